@@ -294,7 +294,7 @@ def test_a_batch_is_of_the_oldest_groups_and_a_session_that_fails_or_hangs_costs
     for logged, uids, counts in zip(seen["late"], trained, by_step(ledger_of(folder, "late")).values(), strict=True):
         assert logged["budgetalloc/lost"] > 0
         assert sorted(Counter(uids).values()) == sorted(counts.values())
-    assert Counter(trained[0])[min(trained[0], key=lambda uid: abs(int(uid.split(".")[1]) - 2))] >= 1
+    assert 2 in numbers[0]  # without the session that hangs
     assert seen["ahead_one"][0]["budgetalloc/lost"] == 0
 
 
