@@ -44,6 +44,7 @@ class Step:
         costs_P: ArrayLike | CostOf | None,
         domains_P: Sequence[Hashable] | None,
         decide: Decide | None,
+        ahead: int = 0,
     ) -> None:
         self.policy, self._decide = policy, decide or policy.decide
         self.replaced = decide is not None
@@ -52,6 +53,8 @@ class Step:
         budget.check(len(self.ids_P))
         self._costs = costs_P if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
         self._domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
+        self.number = policy.estimator.step + ahead
+        """The number of the step, from 0."""
         self._prior = policy.estimator.prior_now
         self._requested: Counter[int] | None = None  # by place in ids_P; None before the first request
         self._observed = Counter[int]()
@@ -67,7 +70,7 @@ class Step:
     @cached_property  # only a decision needs these, and not every process decides
     def _order_P(self) -> IntArray:
         self._check_open()  # beliefs and cold prompts are those from before the step
-        return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.policy.estimator.step)
+        return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.number)
 
     @cached_property
     def _shuffled(self) -> Pool:
@@ -87,7 +90,7 @@ class Step:
             prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._shuffled_belief_P), len(order_P))
         elif costs is not None:
             costs_P = costs[order_P]
-        seed, step, memory = self.policy.seed, self.policy.estimator.step, self.policy.memory
+        seed, step, memory = self.policy.seed, self.number, self.policy.memory
         return View(
             belief_P=self._shuffled_belief_P,
             budget=self.budget,
@@ -211,6 +214,19 @@ class Step:
                 "this step: observe each rollout once, and no others."
             )
         self._observed.update(new)
+
+    def missing(self) -> list[Id]:
+        """The prompt of each rollout that was requested and not observed, because it failed or has not ended yet.
+
+        >>> import budgetalloc as ba
+        >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
+        >>> _ = step.request()
+        >>> step.observe(["a", "b", "b"], [1, 0, 0])
+        >>> step.missing()
+        ['a']
+        """
+        left = Counter[int]() if self._requested is None else self._requested - self._observed
+        return [self.ids_P[at] for at in sorted(left.elements())]
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""

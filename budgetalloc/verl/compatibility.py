@@ -9,7 +9,7 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
 from budgetalloc.training.options import Options
 
-__all__ = ["SEAM", "check_config", "check_decisions", "check_verl"]
+__all__ = ["BUFFER_SEAM", "SEAM", "check_config", "check_decisions", "check_verl"]
 
 SEAM = (
     "init",
@@ -26,9 +26,20 @@ SEAM = (
 """The methods of verl's trainer (0.9.1) that budgetalloc replaces or calls."""
 
 
-def check_verl(trainer: type, version: str) -> None:
-    """Raises `UnsupportedError` if verl's trainer lacks a method that budgetalloc replaces."""
-    missing = [name for name in SEAM if not hasattr(trainer, name)]
+BUFFER_SEAM = (
+    "_sync_metadata_from_transfer_queue",
+    "_terminal_eviction_reasons",
+    "_evict_terminal_groups",
+    "_sampleable_terminal_keys",
+    "_has_enough_samples",
+    "_select_prompt_uids",
+)
+"""The methods of its asynchronous replay buffer that `PlannedReplayBuffer` replaces."""
+
+
+def check_verl(trainer: type, version: str, seam: Sequence[str] = SEAM) -> None:
+    """Raises `UnsupportedError` if verl's trainer or its replay buffer lacks a method that budgetalloc replaces."""
+    missing = [name for name in seam if not hasattr(trainer, name)]
     if missing:
         raise UnsupportedError(
             f"verl {version} has no {trainer.__name__}.{missing[0]}, which trainer_mode=budgetalloc needs (missing: "

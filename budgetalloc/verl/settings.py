@@ -2,11 +2,12 @@
 
 import importlib
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_type, nearest, shown
+from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_number, check_type, nearest, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
 from budgetalloc.policies.pacing_policy import Paced, pacing_plan
@@ -20,7 +21,8 @@ __all__ = ["PENALTY", "REWARD", "Settings", "build"]
 logger = logging.getLogger(__name__)
 
 _OPTIONS = (*PLAIN, "domain", "quotas", "mixture")
-_KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "features", "shadow", "ledger", "allow_dataset_change")
+_OWN = ("pacing", "prompt_id", "features", "shadow", "ledger", "allow_dataset_change", "straggler_timeout")
+_KEYS = ("policy", *_OPTIONS, *_OWN)
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""
 
@@ -35,6 +37,7 @@ class Settings:
         features: Columns of the dataset, "text" or "run:PATH", as in `AdaptiveGRPOCallback`; None for no features.
         ledger: A file to which every rollout is appended, or None.
         allow_dataset_change: Whether a run may resume with another dataset.
+        straggler_timeout: Seconds after which a batch of `budgetalloc_async` stops waiting for its oldest rollouts.
 
     >>> settings = Settings.read({"policy": {"name": "knapsack", "seed": 1}, "floor": 0}, deviation=True, penalty=False)
     >>> session = settings.session
@@ -47,6 +50,7 @@ class Settings:
     features: str | tuple[str, ...] | None
     ledger: str | None
     allow_dataset_change: bool
+    straggler_timeout: float = 600.0
 
     @classmethod
     def read(cls, given: Mapping[str, Any], *, deviation: bool, penalty: bool, ahead: bool = False) -> "Settings":
@@ -100,7 +104,11 @@ class Settings:
         session = Session(policy, names, weights, resolved=options)
         if given.get("shadow") is not None:
             session.shadow = _shadow(given["shadow"], session, "group" if deviation else "none", asked, ahead)
-        return cls(session, given.get("prompt_id"), features, given.get("ledger"), allow)
+        patience = given.get("straggler_timeout", 600.0)
+        patience = check_number("budgetalloc.straggler_timeout", patience, 0, math.inf, without=(0,))
+        if not ahead and "straggler_timeout" in given:
+            raise InputError("budgetalloc.straggler_timeout is for trainer_mode=budgetalloc_async: leave it out.")
+        return cls(session, given.get("prompt_id"), features, given.get("ledger"), allow, patience)
 
 
 def _shadow(shadow: Any, run: Session, scale: str, asked: Mapping[str, Any], ahead: bool) -> Shadow:

@@ -58,6 +58,11 @@ AHEAD = [
     *[STEPS(4), TESTED(2), "trainer.v1.colocate_async.num_warmup_batches=0.5"],
     "actor_rollout_ref.actor.ppo_mini_batch_size=16",  # the rows of a batch vary: all in one
 ]
+LATE = [
+    *attached("adaptive", mode="budgetalloc_async", straggler_timeout=3),
+    *["trainer.v1.colocate_async.num_warmup_batches=1", STEPS(3), data("flaky")],
+    "actor_rollout_ref.actor.ppo_mini_batch_size=16",
+]
 KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "sgpo", "spo_pp", "pvpo", "ebpo", "keep_mixed", "a_star_po"]
 ONE = {
     "plain": [STEPS(2), TESTED(2)],
@@ -84,6 +89,7 @@ ONE = {
     "killed": [*attached("adaptive"), *KILLED],
     "resumed": [*attached("adaptive"), *KILLED, "trainer.resume_mode=auto"],
     "ahead_one": [*AHEAD, STEPS(2)],
+    "late": LATE,
     **{name: [*attached(name), STEPS(1)] for name in KINDS},
 }
 TWO = {
@@ -228,6 +234,16 @@ def listen(trainer, logged):
     from verl.utils.tracking import Tracking
 
     trainer.replay_buffer.poll_interval = 0.05
+    sample = trainer.replay_buffer.sample
+
+    def recording_sample(*args, **named):
+        began = time.monotonic()
+        batch, metrics = sample(*args, **named)
+        if batch.partition_id == "train":
+            trainer.sampled, trainer.waited = sorted(batch.keys), time.monotonic() - began
+        return batch, metrics
+
+    trainer.replay_buffer.sample = recording_sample
     log = Tracking.log
 
     def keep(self, data, step):
@@ -235,7 +251,8 @@ def listen(trainer, logged):
         if getattr(trainer, "batch", None) is not None and trainer.options.baseline is not None:
             advantages_R = trainer.options.advantages(trainer.batch).values_R
             numbers["advantages"] = {"max": float(advantages_R.max()), "min": float(advantages_R.min())}
-        logged.append({"step": step, "reissued": getattr(trainer, "reissued", 0), **numbers})
+        about = {"sampled": trainer.sampled, "waited": trainer.waited, "reissued": getattr(trainer, "reissued", 0)}
+        logged.append({"step": step, **about, **numbers})
         log(self, data=data, step=step)
 
     Tracking.log = keep
@@ -270,6 +287,22 @@ def in_turn(trainer):
 
     reissue, trainer._reissue_inflight_prompts = trainer._reissue_inflight_prompts, reissued
     trainer._fetch_one_gen_batch, buffer._has_enough_samples, buffer._select_prompt_uids = named, all_ended, oldest
+
+
+def lose_one(trainer):
+    """A session of the third prompt that is submitted never ends."""
+    submit, numbers = trainer._submit_batch_to_rollout, itertools.count()
+
+    def submitting(batch):
+        from verl.utils import tensordict_utils
+
+        for prompt in batch["raw_prompt"]:
+            if next(numbers) == 2:
+                text = tensordict_utils.unwrap_non_tensor_data(prompt)[0]["content"]
+                servers("lose", trainer.tokenizer.encode(text, add_special_tokens=False))
+        return submit(batch)
+
+    trainer._submit_batch_to_rollout = submitting
 
 
 def servers(method, *given):
@@ -342,6 +375,8 @@ def train(folder, name, config, workers, manager):
         die_while_saving(trainer, step=3)
     if name.startswith("ahead"):
         in_turn(trainer)
+    if name == "late":
+        lose_one(trainer)
     logged = []
     restore = listen(trainer, logged)
     trainer.fit(manager)
@@ -395,6 +430,8 @@ def first(folder, name, config):
         shutil.rmtree(f"{folder}/start/global_step_0/transfer_queue", ignore_errors=True)
         if name.startswith("ahead"):
             in_turn(runner.trainer)
+        if name == "late":
+            lose_one(runner.trainer)
         runner.restore = listen(runner.trainer, logged)
 
     runner.init_agent_loop_manager = init_agent_loop_manager

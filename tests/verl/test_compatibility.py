@@ -6,7 +6,7 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.verl.compatibility import SEAM, check_config, check_decisions, check_verl
+from budgetalloc.verl.compatibility import BUFFER_SEAM, SEAM, check_config, check_decisions, check_verl
 from budgetalloc.verl.settings import Settings
 
 
@@ -122,3 +122,5 @@ def test_a_verl_without_a_method_is_refused_by_version_and_name():
     del trainer._step_once
     with pytest.raises(ba.UnsupportedError, match=r"verl 0.8.0 has no PPOTrainerSync._step_once.*Install verl 0.9.1"):
         check_verl(trainer, "0.8.0")
+    with pytest.raises(ba.UnsupportedError, match=r"verl 0.9.1 has no Buffer._sync_metadata_from_transfer_queue"):
+        check_verl(type("Buffer", (), {}), "0.9.1", BUFFER_SEAM)

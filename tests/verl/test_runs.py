@@ -281,6 +281,28 @@ def test_generating_ahead_counts_vary_and_a_batch_mixes_decisions(folder, seen, 
     assert max(logged["training/off_policy/trajectory_staleness/max"] for logged in seen[name]) >= 1
 
 
+def test_a_batch_is_of_the_oldest_groups_and_a_session_that_fails_or_hangs_costs_its_row(folder, seen):
+    """The grader fails for some answers, and a session of the third group never ends."""
+    trained = [[key.split("_")[0] for key in logged["sampled"]] for logged in seen["late"]]
+    numbers = [sorted({int(uid.split(".")[1]) for uid in batch}) for batch in trained]
+    assert [len(batch) for batch in numbers] == [8, 8, 8]
+    order = [number for batch in numbers for number in batch]
+    assert order == sorted(order)
+    replaced = sum(logged.get("training/rollout_failure/evicted_samples", 0) for logged in seen["late"])
+    assert order[-1] - 23 == replaced  # those of which no session came back
+    assert seen["late"][0]["waited"] >= 3
+    for logged, uids, counts in zip(seen["late"], trained, by_step(ledger_of(folder, "late")).values(), strict=True):
+        assert logged["budgetalloc/lost"] > 0
+        assert sorted(Counter(uids).values()) == sorted(counts.values())
+    assert 2 in numbers[0]  # without the session that hangs
+    assert seen["ahead_one"][0]["budgetalloc/lost"] == 0
+
+
+def test_a_session_that_fails_is_counted(folder, seen):
+    for logged, counts in zip(seen["flaky"], by_step(ledger_of(folder, "flaky")).values(), strict=True):
+        assert logged["budgetalloc/lost"] == ROLLOUTS - sum(counts.values()) > 0
+
+
 def test_the_text_of_each_prompt_lies_beside_the_ledger(folder):
     text = (folder / "whole" / "ledger.prompts").read_text()
     assert "q3 12" in text
