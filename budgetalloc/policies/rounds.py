@@ -100,43 +100,69 @@ class Spending:
 
 def until_finished(
     view: View,
-    first: int,
-    more: int,
-    most: int,
+    first: int | IntArray,
+    more: int | None,
+    most: int | IntArray,
     finished: Callable[[Tally], NDArray[np.bool_]],
     least: int,
+    queue: IntArray | None = None,
 ) -> Rounds:
     """Rounds that continue unfinished prompts, and start new prompts with the rest of the budget.
 
-    Prompts start in the order of the view, and only as many as could all be continued to `most`. At most the last one
+    Prompts start in the order of the queue, and only as many as could all be continued to `most`. At most the last one
     then stays unfinished. With a floor all prompts start at once, and several may. If no prompt is left to continue or
     to start, the prompts with the fewest rollouts get more, until the step has `least`.
 
+    A prompt continues as soon as its own rollouts have ended (`Needs.by_group`), and the next ones start as soon as the
+    budget suffices. The order in which groups end changes nothing in the end: prompt k starts exactly if the rollouts
+    of all prompts before it and `most` of its own fit into the budget. With a floor, or groups that may reach the cap,
+    the order would matter: the rounds are then those of the whole step.
+
     Args:
         view: The view of the decision.
-        first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
-        finished: Which prompts need no more, shape (P,).
+        first, more, most: Rollouts to start a prompt with, to continue it with (None doubles it), and in all; the first
+            and the last also shape (P,).
+        finished: Which prompts need no more, shape (P,), each by its own outcomes.
         least: Fewest rollouts of the step.
+        queue: The prompts that may start, indices into the view; all by default. The first that could no longer be
+            continued then starts with all that is left.
     """
-    prompts = len(view.belief_P)
-    spending = Spending(view.budget, prompts)
-    total, started, most = spending.left, 0, min(most, view.budget.largest_group)
+    prompts, budget = len(view.belief_P), view.budget
+    spending, quantum = Spending(budget, prompts), budget.quantum
+    total, started, at_once = spending.left, 0, queue is not None
+    queue = np.arange(prompts) if queue is None else queue
+    most_P = np.maximum(-(-np.broadcast_to(most, prompts) // quantum) * quantum, budget.smallest_group)
+    most_P, first_P = np.minimum(most_P, budget.largest_group), np.broadcast_to(first, prompts)
+    whole = budget.fewest > 0 or budget.largest_group - int(most_P[queue].max()) < budget.smallest_group
     tally = Tally.empty(prompts)
     while spending.left:
-        before_P = spending.counts_P.copy()
-        if view.budget.fewest and not started:
-            share = spending.left // prompts // view.budget.quantum * view.budget.quantum
-            spending.give_each(np.arange(prompts), min(first, share))
+        before_P, waits = spending.counts_P.copy(), bool(tally.running_P.any())
+        if whole and waits:
+            tally = yield np.zeros_like(before_P)
+            continue
+        if budget.fewest and not started:
+            spending.give_each(queue, np.minimum(first_P[queue], spending.left // prompts // quantum * quantum))
             started = prompts
-        open_P = (before_P > 0) & (before_P < most) & ~finished(tally)
-        spending.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
-        owed = int(np.maximum(most - spending.counts_P[open_P], 0).sum())  # if none of these finishes
-        starts = max(spending.left - owed, 0) // most or int((spending.counts_P == before_P).all())
-        spending.give_each(np.arange(started, min(started + starts, prompts)), first)
-        started = min(started + starts, prompts)
-        if (spending.counts_P == before_P).all():  # no prompt to continue or to start
-            keep = max(total - least, 0)
-            spending.spread(np.argsort(spending.counts_P, kind="stable"), keep)
+        begun_P = (before_P > 0) & (before_P < most_P)
+        open_P = begun_P & ~tally.running_P & ~finished(tally)
+        wanted_P = most_P - before_P
+        wanted_P = np.minimum(wanted_P, before_P if more is None else more)
+        spending.give_each(np.flatnonzero(open_P), wanted_P[open_P])
+        owed = int(np.maximum(most_P - spending.counts_P, 0)[begun_P & (open_P | tally.running_P)].sum())
+        fits = np.cumsum(most_P[queue[started:]]) <= spending.left - owed
+        next_K = queue[started : started + int(fits.sum())]
+        spending.give_each(next_K, first_P[next_K])
+        started += len(next_K)
+        unchanged = (spending.counts_P == before_P).all()
+        if unchanged and not waits and started < len(queue):  # it cannot be continued to its most
+            spending.give(int(queue[started]), spending.left if at_once else int(first_P[queue[started]]))
+            started += 1
+            unchanged = (spending.counts_P == before_P).all()
+        if unchanged and not waits:  # no prompt to continue or to start
+            if at_once:
+                spending.spread_rest()
+            else:
+                spending.spread(np.argsort(spending.counts_P, kind="stable"), max(total - least, 0))
             if (spending.counts_P == before_P).all():
                 return
         tally = yield spending.counts_P - before_P
@@ -233,7 +259,7 @@ def followed_by(
         name=name,
         decide=after(policy.decide),
         decide_with_features=None if with_features is None else after(with_features),
-        needs=replace(policy.needs, keep_batch=False),
+        needs=replace(policy.needs, keep_batch=False, by_group=False),
     )
 
 

@@ -1,6 +1,7 @@
 """One training step of a policy: request counts, observe rewards, end."""
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.beliefs.variance import prior_share
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, check_flag
+from budgetalloc.errors import BudgetError, InputError, check_flag, shown
 from budgetalloc.policies.interface import CostOf, Decide, Deciding, Hinted, Outcome, Rounds, Seen, Tally, View
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
@@ -109,32 +110,43 @@ class Step:
             self._plan = self._decide(self._view())
         return self._plan
 
-    def _next_round(self) -> IntArray | Hinted | None:
+    def _next_round(self, running: list[Id]) -> IntArray | Hinted | None:
         first, plan = self._requested_P is None, self._decision()
         self.round += not first
         if isinstance(plan, np.ndarray):
             return plan if first else None
         try:
-            return next(plan) if first else plan.send(self._outcomes())
+            return next(plan) if first else plan.send(self._outcomes(running))
         except StopIteration:
             return None
 
-    def _outcomes(self) -> Tally:
+    def _outcomes(self, running: list[Id]) -> Tally:
         """The tally of all rounds so far; computed on demand, because most decisions have one round."""
         self._tally = self._tally or Tally.empty(len(self.ids_P))
         for ids_R, rewards_R, success_R in self._seen[self._tallied :]:
             self._tally.add(self._shuffled.find(ids_R), rewards_R, success_R)
         self._tallied = len(self._seen)
-        return self._tally
+        if not running:
+            return self._tally
+        running_P = np.zeros(len(self.ids_P), dtype=np.bool_)
+        running_P[self._places(running)] = True
+        return replace(self._tally, running_P=running_P)
 
-    def request(self) -> IntArray:
+    def request(self, running: Iterable[Any] = ()) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
 
         If `hinted` is True afterwards, generate the rollouts with a hint.
+
+        Args:
+            running: Prompts with rollouts that are still being generated, for a policy with `Needs.by_group`. It then
+                extends other groups. All zero means that it waits.
         """
         self._check_open()
+        still = check_ids(running, "running")
+        if still and not self.policy.needs.by_group:
+            raise InputError(f"running={shown(still)}: {self.policy} waits for all rollouts. Observe them first.")
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
-        wanted = self._next_round()
+        wanted = self._next_round(still)
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
@@ -142,7 +154,7 @@ class Step:
             counts_P[self._order_P[some]] = wanted_P[some]
         self._requested_P = counts_P + (0 if self._requested_P is None else self._requested_P)
         spent, most = int(self._requested_P.sum()), self.budget.rollouts
-        self.unfinished = bool(counts_P.any()) and spent != most and not isinstance(self._plan, np.ndarray)
+        self.unfinished = bool(counts_P.any() or still) and spent != most and not isinstance(self._plan, np.ndarray)
         if most is not None and spent > most:
             raise BudgetError(
                 f"{self.policy}: its rounds request {spent} rollouts in one step, and {self.budget} allows "
@@ -196,6 +208,11 @@ class Step:
                 "requested in this step: observe each rollout once, and no others."
             )
         self._observed_P[at_K] += new_K
+
+    def again(self) -> "Step":
+        """This step as it began, before the first request."""
+        decide = self._decide if self.replaced else None
+        return Step(self.policy, self.ids_P, self.budget, self._costs, self._domains_P, decide)
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""

@@ -1,6 +1,6 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -14,7 +14,7 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
@@ -23,7 +23,7 @@ from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.batch import Batch, Ended, Round, check_rows
 from budgetalloc.training.domain_learning import quotas_of_prompts
-from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.downselection import check_trains_at_once, rows_to_train_on
 from budgetalloc.training.learned import Learned
 from budgetalloc.training.log_writer import LogWriter, known_texts
 from budgetalloc.training.options import Options
@@ -50,8 +50,7 @@ class Session:
         pool: The distinct prompts of the dataset, for a policy that chooses among them.
         ledger: A file to which each step is appended.
         texts: The text of each prompt by id, for the file of texts next to the ledger.
-        at_once: Whether the loop generates a step's rollouts at once and trains on all of them. Policies that decide in
-            rounds, or generate more than they train on, are then refused.
+        at_once: Whether the loop generates once a step and trains on all rollouts. Other policies are then refused.
         trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
         shadow: Another policy that watches the run and changes nothing of it (see `training.shadow`).
@@ -100,8 +99,7 @@ class Session:
             watcher = policy_to_watch(shadow, self.policy)
             own = options_to_watch(watcher, trainer_scale, {"scale": watcher.needs.scale, **options})
             same: dict[str, Any] = {"pool": pool, "domain": domain, "quotas": quotas, "mixture": mixture}
-            watching = Session(watcher, rewards, weights, quiet=True, resolved=own, **same)
-            self.shadow = Shadow(watching, quiet)
+            self.shadow = Shadow(Session(watcher, rewards, weights, quiet=True, resolved=own, **same), quiet)
         self.options = resolved or Options.of_loop(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
@@ -168,16 +166,19 @@ class Session:
         return self.scoring.rails is not None and self.scoring.rails.fallen
 
     def _open(self, step: Step, rollouts: int) -> None:
-        if self._at_once and (step.in_rounds() or self.options.generate > 1):
-            why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
-            raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
+        if self._at_once:
+            check_trains_at_once(self.policy, step, self.options.generate)
         if self._ledger is not None and not self.written:  # only now: `load` may have set the policy's step
             self.written = [LogWriter(self._ledger, self.policy.estimator.step, partial(known_texts, self._texts))]
         self._drop(step, rollouts)
 
-    def request(self) -> list[Id]:
-        """The prompt of each rollout to generate next; empty when the step is complete. Raises `InputError` if no
-        rollout of the last request was observed."""
+    def restart(self) -> None:
+        """Begins the current step again, with nothing requested and nothing observed."""
+        self._drop(self.step.again(), self._rollouts)
+
+    def request(self, running: Collection[Id] = ()) -> list[Id]:
+        """The prompt of each rollout to generate next; empty when the step is complete, or waits for prompts `running`
+        (`Step.request`). Raises `InputError` if no rollout of the last request was observed."""
         with self._alone("request()"):
             step = self.step
             if self._wanted:
@@ -185,7 +186,7 @@ class Session:
                     f"request() before observe(): first observe the {self._wanted} rollouts of the last request; if "
                     "all failed, observe([], [], [])."
                 )
-            ids_R = step.ids_P.repeat(step.request())
+            ids_R = step.ids_P.repeat(step.request(running))
             if step.hinted:
                 self.options.check_hint(self.policy)
             self._wanted = len(ids_R)
@@ -232,8 +233,7 @@ class Session:
             self._measure, self._batch, self._wanted = measure, None, 0
 
     def record(self, trainer_step: int | None = None) -> Batch:
-        """The record of the step with the rollouts observed so far; raises `InputError` if there are none. The ledger
-        gets `trainer_step`, by default the policy's step."""
+        """The record of the rollouts observed so far, at least one, with `trainer_step` (by default the policy's)."""
         step = self.step
         if self._measure is None:
             raise InputError("end() before observe(): the step has no rollouts. Observe some, or begin another step.")
