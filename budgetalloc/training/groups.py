@@ -58,6 +58,10 @@ class Groups:
         for name, keys in new.items():
             self._of.setdefault(name, []).append(keys)
 
+    def requests(self) -> dict[Id, int]:
+        """The number of requests of each prompt so far."""
+        return {name: len(keys) for name, keys in self._of.items()}
+
     def request(self, ended: Collection[str]) -> list[Id]:
         """The prompts of the rollouts to generate next, after the rollouts of these groups have been observed."""
         for key in ended:
