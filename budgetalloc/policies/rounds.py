@@ -13,7 +13,7 @@ from budgetalloc.policies.interface import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.solvers.systematic import systematic
 
-__all__ = ["Spending", "followed_by", "sequential", "until_finished"]
+__all__ = ["Spending", "followed_by", "order_matters", "sequential", "until_finished"]
 
 
 class Spending:
@@ -98,71 +98,65 @@ class Spending:
         self.spread(by_count)
 
 
+def order_matters(budget: Budget, most: int) -> bool:
+    """Whether what a group gets may depend on what was given before, if groups may reach `most`.
+
+    With a floor the budget may not suffice for all of them. And where groups may reach the cap, what is left may be too
+    little for another group.
+    """
+    return budget.fewest > 0 or budget.largest_group - most < budget.smallest_group
+
+
 def until_finished(
     view: View,
-    first: int | IntArray,
-    more: int | None,
-    most: int | IntArray,
+    first: int,
+    more: int,
+    most: int,
     finished: Callable[[Tally], NDArray[np.bool_]],
     least: int,
-    queue: IntArray | None = None,
 ) -> Rounds:
     """Rounds that continue unfinished prompts, and start new prompts with the rest of the budget.
 
-    Prompts start in the order of the queue, and only as many as could all be continued to `most`. At most the last one
+    Prompts start in the order of the view, and only as many as could all be continued to `most`. At most the last one
     then stays unfinished. With a floor all prompts start at once, and several may. If no prompt is left to continue or
     to start, the prompts with the fewest rollouts get more, until the step has `least`.
 
     A prompt continues as soon as its own rollouts have ended (`Needs.by_group`), and the next ones start as soon as the
-    budget suffices. The order in which groups end changes nothing in the end: prompt k starts exactly if the rollouts
-    of all prompts before it and `most` of its own fit into the budget. With a floor, or groups that may reach the cap,
-    the order would matter: the rounds are then those of the whole step.
+    budget suffices. In the end prompt k has started exactly if the rollouts of all prompts before it and `most` of its
+    own fit into the budget, whichever groups ended first. Where that is not so (`order_matters`), rounds are whole.
 
     Args:
         view: The view of the decision.
-        first, more, most: Rollouts to start a prompt with, to continue it with (None doubles it), and in all; the first
-            and the last also shape (P,).
+        first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
         finished: Which prompts need no more, shape (P,), each by its own outcomes.
         least: Fewest rollouts of the step.
-        queue: The prompts that may start, indices into the view; all by default. The first that could no longer be
-            continued then starts with all that is left.
     """
-    prompts, budget = len(view.belief_P), view.budget
-    spending, quantum = Spending(budget, prompts), budget.quantum
-    total, started, at_once = spending.left, 0, queue is not None
-    queue = np.arange(prompts) if queue is None else queue
-    most_P = np.maximum(-(-np.broadcast_to(most, prompts) // quantum) * quantum, budget.smallest_group)
-    most_P, first_P = np.minimum(most_P, budget.largest_group), np.broadcast_to(first, prompts)
-    whole = budget.fewest > 0 or budget.largest_group - int(most_P[queue].max()) < budget.smallest_group
-    tally = Tally.empty(prompts)
+    prompts, quantum = len(view.belief_P), view.budget.quantum
+    spending = Spending(view.budget, prompts)
+    total, started = spending.left, 0
+    most = min(max(-(-most // quantum) * quantum, view.budget.smallest_group), view.budget.largest_group)
+    whole, tally = order_matters(view.budget, most), Tally.empty(prompts)
     while spending.left:
         before_P, waits = spending.counts_P.copy(), bool(tally.running_P.any())
         if whole and waits:
             tally = yield np.zeros_like(before_P)
             continue
-        if budget.fewest and not started:
-            spending.give_each(queue, np.minimum(first_P[queue], spending.left // prompts // quantum * quantum))
+        if view.budget.fewest and not started:
+            share = spending.left // prompts // quantum * quantum
+            spending.give_each(np.arange(prompts), min(first, share))
             started = prompts
-        begun_P = (before_P > 0) & (before_P < most_P)
+        begun_P = (before_P > 0) & (before_P < most)
         open_P = begun_P & ~tally.running_P & ~finished(tally)
-        wanted_P = most_P - before_P
-        wanted_P = np.minimum(wanted_P, before_P if more is None else more)
-        spending.give_each(np.flatnonzero(open_P), wanted_P[open_P])
-        owed = int(np.maximum(most_P - spending.counts_P, 0)[begun_P & (open_P | tally.running_P)].sum())
-        fits = np.cumsum(most_P[queue[started:]]) <= spending.left - owed
-        next_K = queue[started : started + int(fits.sum())]
-        spending.give_each(next_K, first_P[next_K])
-        started += len(next_K)
-        unchanged = (spending.counts_P == before_P).all()
-        if unchanged and not waits and started < len(queue):  # it cannot be continued to its most
-            spending.give(int(queue[started]), spending.left if at_once else int(first_P[queue[started]]))
-            started += 1
-            unchanged = (spending.counts_P == before_P).all()
-        if unchanged and not waits:  # no prompt to continue or to start
-            if at_once:
-                spending.spread_rest()
-            else:
-                spending.spread(np.argsort(spending.counts_P, kind="stable"), max(total - least, 0))
+        spending.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
+        unknown_P = open_P | (begun_P & tally.running_P)
+        owed = int(np.maximum(most - spending.counts_P[unknown_P], 0).sum())  # if none of these finishes
+        idle = not waits and bool((spending.counts_P == before_P).all())
+        starts = max(spending.left - owed, 0) // most or int(idle)
+        spending.give_each(np.arange(started, min(started + starts, prompts)), first)
+        started = min(started + starts, prompts)
+        if not waits and (spending.counts_P == before_P).all():  # no prompt to continue or to start
+            keep = max(total - least, 0)
+            spending.spread(np.argsort(spending.counts_P, kind="stable"), keep)
             if (spending.counts_P == before_P).all():
                 return
         tally = yield spending.counts_P - before_P
