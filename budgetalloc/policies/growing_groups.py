@@ -35,8 +35,7 @@ def growing(
     Whether a group grows depends on its own outcomes, and on whether the budget suffices if all groups before it in
     that order grow as far as they can. The final counts therefore do not depend on which groups end first. A trainer
     that can extend a group while others are still being generated does so (verl, `Needs.by_group`). Others, such as
-    TRL, generate whole rounds, with the same counts. If the floor is above 0, or groups may reach the cap, verl
-    generates whole rounds too.
+    TRL, generate whole rounds, with the same counts. If groups may reach the cap, verl generates whole rounds too.
 
     Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its outcomes is biased.
 
@@ -147,7 +146,7 @@ def _in_turn(
         wants_K = ~over_K & ~running_K & (not (whole and waits))
         granted = np.flatnonzero(wants_K & (needed_K <= total))
         spending.give_each(queue[granted], (next_K - had_K)[granted])
-        if not len(granted):
+        if (spending.counts_P == before_P).all():
             blocked = int(np.argmax(~over_K)) if not over_K.all() else len(queue)
             if blocked < len(queue) and wants_K[blocked]:  # all before it have ended: it gets the rest
                 spending.give(int(queue[blocked]), spending.left)

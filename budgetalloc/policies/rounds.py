@@ -99,12 +99,11 @@ class Spending:
 
 
 def order_matters(budget: Budget, most: int) -> bool:
-    """Whether what a group gets may depend on what was given before, if groups may reach `most`.
+    """Whether what a group gets may depend on which groups got theirs before, if groups may reach `most`.
 
-    With a floor the budget may not suffice for all of them. And where groups may reach the cap, what is left may be too
-    little for another group.
+    Where groups may reach the cap and further prompts may start, what is left may be too little for another group.
     """
-    return budget.fewest > 0 or budget.largest_group - most < budget.smallest_group
+    return budget.fewest == 0 and budget.largest_group - most < budget.smallest_group
 
 
 def until_finished(
@@ -123,7 +122,7 @@ def until_finished(
 
     A prompt continues as soon as its own rollouts have ended (`Needs.by_group`), and the next ones start as soon as the
     budget suffices. In the end prompt k has started exactly if the rollouts of all prompts before it and `most` of its
-    own fit into the budget, whichever groups ended first. Where that is not so (`order_matters`), rounds are whole.
+    own fit into the budget, whichever groups ended first. With a floor, and near the cap (`order_matters`), rounds are whole.
 
     Args:
         view: The view of the decision.
@@ -135,7 +134,7 @@ def until_finished(
     spending = Spending(view.budget, prompts)
     total, started = spending.left, 0
     most = min(max(-(-most // quantum) * quantum, view.budget.smallest_group), view.budget.largest_group)
-    whole, tally = order_matters(view.budget, most), Tally.empty(prompts)
+    whole, tally = view.budget.fewest > 0 or order_matters(view.budget, most), Tally.empty(prompts)
     while spending.left:
         before_P, waits = spending.counts_P.copy(), bool(tally.running_P.any())
         if whole and waits:

@@ -112,7 +112,7 @@ def test_latency_changes_nothing_that_is_trained_on_or_learned(make, hardness):
 
 
 def test_a_group_that_grows_by_its_outcomes_has_the_true_gradient():
-    """All outcomes of a step of three prompts, one of which can grow: with b = a rollout's baseline, the expected sum of
+    """All outcomes of a step of three prompts, one of which can grow: with a baseline b, the expected sum of
     (r - b) d log P(r) / dp over a prompt's rollouts is its expected number of rollouts, since dp / dp = 1."""
     rates, ids = {"a": 0.2, "b": 0.6, "c": 0.4}, ["a", "b", "c"]
     policy = policies.growing(ba.uniform(), most=3)
