@@ -12,7 +12,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError, check_function, check_integer, check_type
 from budgetalloc.policies.interface import Decide, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending, order_matters
+from budgetalloc.policies.rounds import Spending, order_matters, wanting
 
 __all__ = ["expected_sizes", "growing"]
 
@@ -63,11 +63,6 @@ def growing(
     if wants_more is not None:
         check_function("wants_more", wants_more, "of a Tally that returns which prompts want more rollouts")
 
-    def finished(tally: Tally) -> NDArray[np.bool_]:
-        if wants_more is None:
-            return np.asarray(tally.successes_P > 0)
-        return ~np.asarray(wants_more(tally), dtype=np.bool_)
-
     def growing_from(decide: Decide) -> Decide:
         def plan(view: View, budget: Budget) -> IntArray:
             counts_P = decide(replace(view, budget=budget))
@@ -77,10 +72,12 @@ def growing(
                 )
             return counts_P
 
+        def bounds(counts_K: IntArray, budget: Budget) -> tuple[IntArray, IntArray]:
+            return np.minimum(counts_K, first), np.minimum(np.maximum(counts_K, most), budget.largest_group)
+
         def expected(view: View, counts_P: IntArray) -> FloatArray:
             at_K = np.flatnonzero(counts_P)
-            n_K = counts_P[at_K]
-            return expected_sizes(view.belief_P.take(at_K), np.minimum(n_K, first), np.maximum(n_K, most))
+            return expected_sizes(view.belief_P.take(at_K), *bounds(counts_P[at_K], view.budget))
 
         def decide_in_rounds(view: View) -> Rounds:
             total, budget = view.rollouts_only("growing"), view.budget
@@ -93,8 +90,8 @@ def growing(
                     counts_P = np.where(counts_P > 0, counts_P, plan(view, larger))
             at_once = int((np.cumsum(expected(view, counts_P)) <= total).sum())
             queue = np.flatnonzero(counts_P)
-            first_K, most_K = np.minimum(counts_P[queue], first), np.maximum(counts_P[queue], most)
-            return _in_turn(view, queue, first_K, most_K, max(at_once, 1), finished)
+            first_K, most_K = bounds(counts_P[queue], budget)
+            return _in_turn(view, queue, first_K, most_K, max(at_once, 1), wants_more)
 
         return decide_in_rounds
 
@@ -115,7 +112,7 @@ def _in_turn(
     first_K: IntArray,
     most_K: IntArray,
     at_once: int,
-    finished: Callable[[Tally], NDArray[np.bool_]],
+    wants_more: Callable[[Tally], NDArray[np.bool_]] | None,
 ) -> Rounds:
     """Starts the first `at_once` prompts of the queue, doubles their groups, and starts further prompts.
 
@@ -139,7 +136,7 @@ def _in_turn(
         if not spending.left:
             return
         had_K, running_K = before_P[queue], np.broadcast_to(tally.running_P, prompts)[queue]
-        over_K = (had_K > 0) & ~running_K & (finished(tally)[queue] | (had_K >= most_K))
+        over_K = (had_K > 0) & ~running_K & (~wanting(wants_more, tally)[queue] | (had_K >= most_K))
         next_K = np.where(had_K > 0, np.minimum(2 * had_K, most_K), first_K)
         bound_K = np.where(over_K, had_K, most_K)
         needed_K = np.cumsum(bound_K) - bound_K + next_K + had_K.sum() - np.cumsum(had_K)

@@ -13,7 +13,7 @@ from budgetalloc.policies.interface import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.solvers.systematic import systematic
 
-__all__ = ["Spending", "followed_by", "order_matters", "sequential", "until_finished"]
+__all__ = ["Spending", "followed_by", "order_matters", "sequential", "until_finished", "wanting"]
 
 
 class Spending:
@@ -122,7 +122,8 @@ def until_finished(
 
     A prompt continues as soon as its own rollouts have ended (`Needs.by_group`), and the next ones start as soon as the
     budget suffices. In the end prompt k has started exactly if the rollouts of all prompts before it and `most` of its
-    own fit into the budget, whichever groups ended first. With a floor, and near the cap (`order_matters`), rounds are whole.
+    own fit into the budget, whichever groups ended first. With a floor, and near the cap (`order_matters`), rounds are
+    whole.
 
     Args:
         view: The view of the decision.
@@ -199,12 +200,7 @@ def sequential(
 
     def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
         spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
-        more_P = (tally.successes_P == 0) & (tally.scored_P > 0) if wants_more is None else wants_more(tally)
-        if np.shape(more_P) != spent_P.shape:
-            raise InputError(
-                f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the tally."
-            )
-        more = np.flatnonzero(np.asarray(more_P, dtype=np.bool_) & (spent_P > 0))
+        more = np.flatnonzero(wanting(wants_more, tally) & (spent_P > 0))
         if len(more):
             successes, before = tally.successes_P[more], view.belief_P.take(more)
             failures = tally.scored_P[more] - successes
@@ -217,6 +213,16 @@ def sequential(
 
     rule = "" if wants_more is None else f", wants_more={getattr(wants_more, '__name__', wants_more)}"
     return followed_by(policy, extend, share, f"sequential({policy.name}, share={share}{rule})")
+
+
+def wanting(wants_more: Callable[[Tally], NDArray[np.bool_]] | None, tally: Tally) -> NDArray[np.bool_]:
+    """Which prompts want more by the user's rule; by default those whose scored rollouts all failed. Shape (P,)."""
+    if wants_more is None:
+        return np.asarray((tally.successes_P == 0) & (tally.scored_P > 0))
+    more_P = wants_more(tally)
+    if np.shape(more_P) != tally.scored_P.shape:
+        raise InputError(f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the tally.")
+    return np.asarray(more_P, dtype=np.bool_)
 
 
 def followed_by(
