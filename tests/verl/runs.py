@@ -246,7 +246,7 @@ def listen(trainer, logged):
             numbers["advantages"] = {"max": float(advantages_R.max()), "min": float(advantages_R.min())}
         logged.append({"step": step, "reissued": getattr(trainer, "reissued", 0), **numbers})
         if hasattr(trainer, "later"):
-            logged[-1]["later"] = [each for each in trainer.later if each["step"] == step]
+            logged[-1] |= {"later": [each for each in trainer.later if each["step"] == step], "rows": trainer.rows}
         log(self, data=data, step=step)
 
     Tracking.log = keep
@@ -284,8 +284,9 @@ def in_turn(trainer):
 
 
 def as_they_end(trainer, dies):
-    """Keeps what was under way at each later request of a step. In even steps the first prompt gets no answer before
-    another group was extended. `dies` is the step in which the process is killed at its first later request."""
+    """Keeps what was under way at each later request of a step, and the score and the advantage of each row that is
+    trained on. In even steps the first prompt gets no answer before another group was extended. `dies` is the step in
+    which the process is killed at its first later request."""
     import transfer_queue as tq
     from verl.utils import tensordict_utils
 
@@ -309,6 +310,17 @@ def as_they_end(trainer, dies):
                 os.kill(os.getpid(), signal.SIGKILL)
         begun[0] = step
 
+    def updated(batch, metrics):
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+        fields = ["rm_scores", "advantages", "response_mask"]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+        score, advantage, mask = ([row.float() for row in data[name].unbind()] for name in fields)
+        trainer.rows = [
+            (float(x.sum()), float((y * z).sum() / z.sum())) for x, y, z in zip(score, advantage, mask, strict=True)
+        ]
+        return update(batch, metrics=metrics)
+
+    update, trainer._update_actor = trainer._update_actor, updated
     trainer._submit_batch_to_rollout = submitted
 
 
