@@ -22,7 +22,7 @@ from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline import comparison, drift, intervals, offpolicy, one_step_value, replay, simulation, worlds
-from budgetalloc.policies import bounds, downselect, hints, mixture
+from budgetalloc.policies import bounds, downselect, growing_groups, hints, mixture
 from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
@@ -260,6 +260,7 @@ ROWS = [
         seed=0,
         step=0,
     ),
+    row(growing_groups.growing, then=play, policy=ba.uniform(), first=2, most=4),
     row(hints.on_all_fail, then=play, policy=ba.uniform(), hint=lambda ids: None, rollouts=4),
     row(brorl.breadth_depth, rollouts=64, group=8),
     row(brorl.lr_scale, batch=64, base_batch=8),
@@ -400,6 +401,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     },
     "top_p_variance": {"share": [0]},
     "d3s_schedule": {"progress": [1.5]},
+    "growing": {"first": [0], "most": [1]},
     "on_all_fail": {"rollouts": [0], "unhinted": [4], "share": [1], "fewest": [0]},
     "budget_partition": {"n": [1], "budgets": [[], [0]]},
     "length_caps": {"lengths_R": [[1, 2], [-1] * 6], "longest": [0], "quantile": [1.1], "factor": [0]},

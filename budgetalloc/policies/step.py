@@ -1,7 +1,7 @@
 """One training step of a policy: request counts, observe rewards, end."""
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,8 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.beliefs.variance import prior_share
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, check_flag
+from budgetalloc.errors import BudgetError, InputError, check_flag, shown
+from budgetalloc.policies.counted_rollouts import CountedRollouts
 from budgetalloc.policies.interface import CostOf, Decide, Deciding, Hinted, Outcome, Rounds, Seen, Tally, View
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
@@ -56,8 +57,7 @@ class Step:
         self.number = policy.estimator.step + ahead
         """The number of the step, from 0."""
         self._prior = policy.estimator.prior_now
-        self._requested: Counter[int] | None = None  # by place in ids_P; None before the first request
-        self._observed = Counter[int]()
+        self.counted = CountedRollouts(self.ids_P)
         self._seen: list[Seen] = []
         self._tally: Tally | None = None  # of the first `_tallied` entries of `_seen`
         self._tallied = 0
@@ -126,42 +126,49 @@ class Step:
             self._plan = self._decide(self._view())
         return self._plan
 
-    def _next_round(self) -> IntArray | Hinted | None:
-        first, plan = self._requested is None, self._decision()
+    def _next_round(self, running: list[Id]) -> IntArray | Hinted | None:
+        first, plan = not self.counted.begun, self._decision()
         self.round += not first
         if isinstance(plan, np.ndarray):
             return plan if first else None
         try:
-            return next(plan) if first else plan.send(self._outcomes())
+            return next(plan) if first else plan.send(self._outcomes(running))
         except StopIteration:
             return None
 
-    def _outcomes(self) -> Tally:
+    def _outcomes(self, running: list[Id]) -> Tally:
         """The tally of all rounds so far; computed on demand, because most decisions have one round."""
         self._tally = self._tally or Tally.empty(len(self.ids_P))
         for ids_R, rewards_R, success_R in self._seen[self._tallied :]:
             self._tally.add(self._shuffled.find(ids_R), rewards_R, success_R)
         self._tallied = len(self._seen)
-        return self._tally
+        if not running:
+            return self._tally
+        return replace(self._tally, running_P=np.isin(self._order_P, self._places(running)))
 
-    def request(self) -> IntArray:
+    def request(self, running: Iterable[Any] = ()) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
 
         If `hinted` is True afterwards, generate the rollouts with a hint.
+
+        Args:
+            running: Prompts with rollouts that are still being generated, for a policy with `Needs.by_group`. It then
+                extends other groups. All zero means that it waits.
         """
         self._check_open()
+        still = check_ids(running, "running")
+        if still and not self.policy.needs.by_group:
+            raise InputError(f"running={shown(still)}: {self.policy} waits for all rollouts. Observe them first.")
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
-        wanted = self._next_round()
-        self._requested = self._requested or Counter()
+        wanted = self._next_round(still)
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
             some = np.flatnonzero(wanted_P)  # few of a large pool
-            at_K = self._order_P[some]
-            counts_P[at_K] = wanted_P[some]
-            self._requested.update(dict(zip(at_K.tolist(), wanted_P[some].tolist(), strict=True)))
-        spent, most = self._requested.total(), self.budget.rollouts
-        self.unfinished = bool(counts_P.any()) and spent != most and not isinstance(self._plan, np.ndarray)
+            counts_P[self._order_P[some]] = wanted_P[some]
+        self.counted.request(counts_P)
+        spent, most = self.counted.requested, self.budget.rollouts
+        self.unfinished = bool(counts_P.any() or still) and spent != most and not isinstance(self._plan, np.ndarray)
         if most is not None and spent > most:
             raise BudgetError(
                 f"{self.policy}: its rounds request {spent} rollouts in one step, and {self.budget} allows "
@@ -181,12 +188,11 @@ class Step:
 
         Args:
             ids_R, rewards_R, success_R: As in `Policy.observe`.
-            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Beliefs, memory and the
-                next round ignore these rewards, which say nothing about the prompt without a hint.
+            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Nothing is learned from
+                their rewards, which say nothing about the prompt without a hint.
 
         Raises:
-            InputError: as `Policy.observe`; a prompt that is not of this step; more rollouts of a prompt than were
-                requested; `hinted` is not what the last request asked for.
+            InputError: as `Policy.observe`; a stranger; more rollouts than were requested; another `hinted`.
         """
         self._check_open()
         check_flag("hinted", hinted)
@@ -197,36 +203,15 @@ class Step:
                 f"observe(..., hinted={hinted!r}): {self.policy} requested rollouts with hinted={self.hinted}. "
                 f"Generate them that way, observe them before the next request, and pass hinted={self.hinted}."
             )
-        self._count_observed(ids)
+        self.counted.observe(self._places(ids))
         if not hinted:
             self._seen.append((ids, rewards, success))
 
-    def _count_observed(self, ids: list[Id]) -> None:
-        """Counts these rollouts; raises `InputError`, and counts none, if more of a prompt come than were requested."""
-        new, requested = Counter(self._places(ids).tolist()), self._requested
-        if requested is None:
-            return
-        if over := [at for at, n in new.items() if self._observed[at] + n > requested[at]]:
-            at = min(over)
-            earlier = f" after {self._observed[at]} before" if self._observed[at] else ""
-            raise InputError(
-                f"ids_R holds {new[at]} rollouts of {self.ids_P[at]!r}{earlier}, and {requested[at]} were requested in "
-                "this step: observe each rollout once, and no others."
-            )
-        self._observed.update(new)
-
-    def missing(self) -> list[Id]:
-        """The prompt of each rollout that was requested and not observed, because it failed or has not ended yet.
-
-        >>> import budgetalloc as ba
-        >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
-        >>> _ = step.request()
-        >>> step.observe(["a", "b", "b"], [1, 0, 0])
-        >>> step.missing()
-        ['a']
-        """
-        left = Counter[int]() if self._requested is None else self._requested - self._observed
-        return [self.ids_P[at] for at in sorted(left.elements())]
+    def again(self) -> "Step":
+        """This step as it began, before the first request."""
+        decide = self._decide if self.replaced else None
+        ahead = self.number - self.policy.estimator.step
+        return Step(self.policy, self.ids_P, self.budget, self._costs, self._domains_P, decide, ahead)
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
@@ -298,10 +283,8 @@ class Step:
         return at
 
     def end(self) -> None:
-        """Ends the step: the policy learns from all observed rewards.
-
-        Raises `InputError` if the step has ended before, or if a decision in rounds is waiting for rollouts.
-        """
+        """Ends the step: the policy learns from all observed rewards. Raises `InputError` if the step has ended before,
+        or if a decision in rounds is waiting for rollouts."""
         self._check_open()
         if self.unfinished:
             raise InputError(

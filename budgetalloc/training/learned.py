@@ -40,12 +40,12 @@ class Learned:
         """Metrics of a step before it is learned from; `pool_size` is 0 if the pool is not known."""
         met = min(1.0, len(self.policy.estimator) / pool_size) if pool_size else None
         metrics = describe(batch, hints=options.hint is not None, pool_met=met, quotas=self.quotas)
-        metrics |= of_lost(step.belief_of(step.missing()), batch.belief_R)
+        metrics |= of_lost(step.belief_of(step.counted.missing()), batch.belief_R)
         return metrics | of_advantages(advantages_R) | self.scoring.look(batch) | self.costs.described(batch)
 
     def learn(self, batch: Batch | None, step: Step, options: Options, quiet: bool) -> dict[str, float]:
         """Ends the policy's step and learns from its record, None if every rollout failed; returns metrics of it."""
-        missing = step.missing()
+        missing = step.counted.missing()
         lost = self.costs.lost(missing, step.belief_of(missing))
         step.end()
         metrics: dict[str, float] = {}

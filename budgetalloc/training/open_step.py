@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field, replace
 
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError
 from budgetalloc.policies import Step
 from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.success_measure import Measure
 
-__all__ = ["OpenStep", "check_at_once"]
+__all__ = ["OpenStep"]
 
 
 @dataclass(eq=False)
@@ -66,10 +66,3 @@ class OpenStep:
     def failed(self) -> bool:
         """Whether rollouts were observed, and all of them failed."""
         return self.measure is not None and not any(made.ids_R for made in self.rounds)
-
-
-def check_at_once(step: Step, generate: int) -> None:
-    """Raises `UnsupportedError` for a policy that a trainer cannot serve which trains at once on all rollouts."""
-    if step.in_rounds() or generate > 1:
-        why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
-        raise UnsupportedError(f"{step.policy} {why}; this trainer trains at once on all that it generates.")

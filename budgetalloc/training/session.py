@@ -1,6 +1,6 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -22,10 +22,10 @@ from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.batch import Batch, Ended, Round, check_rows
 from budgetalloc.training.domain_learning import quotas_of_prompts
-from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.downselection import check_trains_at_once, rows_to_train_on
 from budgetalloc.training.learned import Learned
 from budgetalloc.training.log_writer import LogWriter, known_texts
-from budgetalloc.training.open_step import OpenStep, check_at_once
+from budgetalloc.training.open_step import OpenStep
 from budgetalloc.training.options import Options
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
 from budgetalloc.training.single_thread import Exclusive
@@ -49,8 +49,7 @@ class Session:
         pool: The distinct prompts of the dataset, for a policy that chooses among them.
         ledger: A file to which each step is appended.
         texts: The text of each prompt by id, for the file of texts next to the ledger.
-        at_once: Whether the loop generates a step's rollouts at once and trains on all of them. Policies that decide in
-            rounds, or generate more than they train on, are then refused.
+        at_once: Whether the loop generates once a step and trains on all rollouts. Other policies are then refused.
         trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
         shadow: Another policy that watches the run and changes nothing of it (see `training.shadow`).
@@ -185,18 +184,22 @@ class Session:
 
     def _set(self, step: Step, rollouts: int) -> None:
         if self._at_once:
-            check_at_once(step, self.options.generate)
+            check_trains_at_once(self.policy, step, self.options.generate)
         if self._ledger is not None and not self.written:  # only now: `load` may have set the policy's step
             self.written = [LogWriter(self._ledger, self.policy.estimator.step, partial(known_texts, self._texts))]
         self._now = OpenStep(step, rollouts)
 
-    def request(self) -> list[Id]:
-        """The prompt of each rollout to generate next; empty when the step is complete. Raises `InputError` if no
-        rollout of the last request was observed."""
+    def restart(self) -> None:
+        """Begins the current step again, with nothing requested and nothing observed."""
+        self._now = OpenStep(self.step.again(), self._open.rollouts)
+
+    def request(self, running: Collection[Id] = ()) -> list[Id]:
+        """The prompt of each rollout to generate next; empty when the step is complete, or waits for prompts `running`
+        (`Step.request`). Raises `InputError` if no rollout of the last request was observed."""
         with self._alone("request()"):
             step = self.step
             self._open.check_observed()
-            ids_R = step.ids_P.repeat(step.request())
+            ids_R = step.ids_P.repeat(step.request(running))
             if step.hinted:
                 self.options.check_hint(self.policy)
             self._open.wanted = len(ids_R)
@@ -242,21 +245,18 @@ class Session:
             self._open.add(made, measure)
 
     def record(self, trainer_step: int | None = None) -> Batch:
-        """The record of the step with the rollouts observed so far; raises `InputError` if there are none. The ledger
-        gets `trainer_step`, by default the policy's step."""
+        """The record of the rollouts observed so far, at least one, with `trainer_step` (by default the policy's)."""
         at = self.policy.estimator.step if trainer_step is None else trainer_step
         return self._open.record(at, self.scoring.sums, self.costs)
 
     def end(self, advantages_R: FloatArray | None = None) -> Ended:
         """Ends the step: writes it to the ledger, and then lets the policy learn from it.
 
-        If an error is raised before that, nothing is learned and the step can go on.
-
         Args:
             advantages_R: The advantages that are trained on, if the trainer computed them.
 
         Raises:
-            InputError: no step has begun, no rollout was observed, or the policy wants more rollouts.
+            InputError: no step has begun, no rollout was observed, or the policy wants more. The step can go on then.
         """
         with self._alone("end()"):
             now, step = self._open, self.step

@@ -131,20 +131,25 @@ def _shadow(shadow: Any, run: Session, scale: str, asked: Mapping[str, Any], ahe
 def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     """The policy of this name, or of a mapping with `name` and the arguments of its function.
 
-    A name with dots is imported: a function that returns a `Policy`. Errors name the setting `name`.
+    A name with dots is imported: a function that returns a `Policy`. Its argument `policy` may be another policy, by
+    name or mapping. Errors name the setting `name`.
 
     >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
     3
+    >>> build({"name": "budgetalloc.policies.growing", "policy": "adaptive", "most": 4})
+    growing(adaptive(seed=0), first=2, most=4)
     """
     asked = {"name": policy} if isinstance(policy, str) else policy
     if not isinstance(asked, Mapping) or not isinstance(asked.get("name"), str):
         raise InputError(f"{name}={shown(policy)}: give a name of `budgetalloc methods`, or a mapping with it.")
     options = {key: value for key, value in asked.items() if key != "name"}
+    if "policy" in options:
+        options["policy"] = build(options["policy"], f"{name}.policy")
     module, _, function = asked["name"].rpartition(".")
     if not module:
         return policy_of(function, name, **options)
     try:
-        build = getattr(importlib.import_module(module), function)
+        own = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise InputError(f"{name}={asked['name']!r} cannot be imported: {error}.") from error
-    return policy_of(build, name, **options)
+    return policy_of(own, name, **options)
