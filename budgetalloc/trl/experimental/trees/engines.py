@@ -84,21 +84,21 @@ class _VLLM:
     """TRL's vLLM, in the process or behind its server. Its prefix cache saves computing a shared prefix again."""
 
     def __init__(self, trainer: Any, entropies: bool) -> None:
-        self.vllm, self.entropies = trainer.vllm_generation, entropies
+        self.vllm, self.top = trainer.vllm_generation, min(_TOP, len(trainer._tokenizer)) if entropies else 0
 
     def start(self, prompts: list[list[int]]) -> None:
         self.ids = prompts
 
     def extend(self, tokens: int) -> list[Active]:
         block = patched_attribute(self.vllm, "max_completion_length", tokens)
-        with block, patched_attribute(self.vllm, "logprobs", _TOP if self.entropies else 0):
+        with block, patched_attribute(self.vllm, "logprobs", self.top):
             _, made_R, logps_R, top_R = self.vllm.generate(prompts=self.ids, images=None, num_generations=1)
         self.ids = [[*ids, *made] for ids, made in zip(self.ids, made_R, strict=True)]
         return [
             Active(
                 list(made),
                 [logps[top.index(token)] for token, logps, top in zip(made, logps_T, top_T, strict=True)],
-                sum(map(_entropy, logps_T)) / len(made) if self.entropies else math.nan,
+                sum(map(_entropy, logps_T)) / len(made) if self.top else math.nan,
             )
             for made, logps_T, top_T in zip(made_R, logps_R, top_R, strict=True)
         ]

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from conftest import AroundSteps, attach, rows
+from conftest import AroundSteps, attach, logged, rows
+from transformers import TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc.trl.experimental.trees.rollouts import Trees
+from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.trl.experimental.buffers import SelectiveSampleBuffer
+from budgetalloc.trl.experimental.trees import Trees
 
 
 def with_trees(build, trees, policy=None, dataset=None, **config):
@@ -108,3 +111,89 @@ def test_budgets_are_exact_and_shared_tokens_count_once(build, ledger, policy, r
         fewer += sum(shares) < alone - 0.5
     assert fewer >= 1
     assert log.lengths_R.sum() == sum(len(each) for _, completions, _ in generated for each in completions)
+
+
+def test_a_budget_in_generated_tokens(build):
+    """Rollouts report their share of the tokens, which the callback takes as their cost."""
+    trainer, callback, _ = with_trees(build, Trees(3), max_steps=2, dataset=rows(40))
+    trainer.remove_callback(callback)
+    callback = attach(trainer, "adaptive", min_group=4, cost={"generated_tokens": 1.0}, cost_per_step=150.0)
+    spent = []
+
+    class Spent(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            spent.append(callback.batch.costs_R.sum())
+
+    trainer.add_callback(Spent())
+    trainer.train()
+    assert spent == pytest.approx(logged(trainer, "budgetalloc/trees/tokens"))
+
+
+def test_evaluations_do_not_branch(build):
+    trees, lengths = Trees(2), []
+    trainer = build(max_completion_length=12, eval_dataset=rows(4), per_device_eval_batch_size=16, max_steps=1)
+    trainer.rollout_func = trees
+    attach(trainer, "uniform")
+    generate = trainer._generate
+
+    def recording(prompts):
+        output = generate(prompts)
+        lengths.append((sum(map(len, output[1])), sum(output[5]["generated_tokens"])))
+        return output
+
+    trainer._generate = recording
+    trainer.train()
+    trainer.evaluate()
+    (_, in_training), *evaluations = lengths
+    assert in_training < lengths[0][0]
+    assert evaluations
+    assert all(alone == generated for alone, generated in evaluations)
+
+
+def test_the_same_seed_grows_the_same_trees(build):
+    def grown(seed):
+        trainer, _, batches = with_trees(build, Trees(2, branch="entropy", seed=seed), max_steps=2)
+        trainer.train()
+        return [batch["completion_ids"].tolist() for batch in batches]
+
+    assert grown(0) == grown(0) != grown(1)
+
+
+def test_without_a_callback_trees_are_refused(build):
+    trainer = build()
+    trainer.rollout_func = Trees(2)
+    with pytest.raises(UnsupportedError, match="needs an AdaptiveGRPOCallback"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "named"),
+    [
+        ({"mask_truncated_completions": True}, {}, "mask_truncated_completions"),
+        ({}, {"baseline": "batch", "scale": "batch"}, "baseline='batch'"),
+        ({}, {"policy": "reinforce_ada"}, "some leaves"),
+        ({}, {"buffer": SelectiveSampleBuffer()}, "buffer="),
+    ],
+)
+def test_what_would_get_wrong_advantages_is_refused(build, config, options, named):
+    trainer = build(**config)
+    trainer.rollout_func = Trees(2)
+    with pytest.raises(UnsupportedError, match=named):
+        attach(trainer, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"points": 0}, "points"),
+        ({"points": []}, "points"),
+        ({"points": [4, 2]}, "points"),
+        ({"points": 4, "roots": 0}, "roots"),
+        ({"points": 4, "roots": 1.5}, "roots"),
+        ({"points": 4, "roots": {1: 0.5}}, "step 0"),
+        ({"points": 4, "branch": "random"}, "branch"),
+    ],
+)
+def test_bad_arguments_are_named(given, named):
+    with pytest.raises(InputError, match=named):
+        Trees(**given)
