@@ -1,6 +1,7 @@
 """Generates blocks of tokens with the model of TRL's trainer: transformers or vLLM."""
 
 import copy
+import inspect
 import math
 from typing import Any
 
@@ -48,13 +49,14 @@ class _Transformers:
 
         config = copy.deepcopy(trainer.generation_config)
         config.update(max_new_tokens=tokens, return_dict_in_generate=True)
-        unwrapped = unwrap_model_for_generation(
-            trainer.model_wrapped,
-            trainer.accelerator,
-            gather_deepspeed3_params=trainer.args.ds3_gather_for_generation,
-            generation_kwargs=trainer.generation_kwargs,
-            gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
-        )
+        given = {
+            "gather_deepspeed3_params": trainer.args.ds3_gather_for_generation,
+            "generation_kwargs": trainer.generation_kwargs,
+            "gradient_checkpointing_kwargs": trainer.args.gradient_checkpointing_kwargs,  # TRL 1.16
+        }
+        known = inspect.signature(unwrap_model_for_generation).parameters
+        given = {name: value for name, value in given.items() if name in known}
+        unwrapped = unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator, **given)
         with unwrapped as model, torch.no_grad():
             output = model.generate(
                 input_ids=self.ids,

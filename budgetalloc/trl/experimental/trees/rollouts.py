@@ -184,6 +184,7 @@ def refusals(trainer: Any, policy: Policy, options: Options) -> Iterator[Unsuppo
     refused = [
         (trainer.accelerator.num_processes > 1, "several processes, which would each hold a part of a tree"),
         (bool(acts), "tools and environments"),
+        (getattr(trainer, "use_transformers_continuous_batching", False), "use_transformers_continuous_batching=True"),
         (trainer.mask_truncated_completions, "mask_truncated_completions=True, which masks shared tokens too"),
         (policy.keep is not None and options.generate > 1, f"{policy}, which trains on some leaves of a tree only"),
         (options.buffer is not None, "buffer=, which replaces leaves"),
