@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-__all__ = ["WAVE", "Active", "Engine", "Grown", "Leaf", "grow"]
+__all__ = ["WAVE", "Active", "Engine", "Leaf", "grow"]
 
 WAVE = 2**32
 """The numbers of the branches of wave w begin at w times this."""
@@ -61,14 +61,6 @@ class Leaf:
         return Leaf(self.prompt, branch, self.weight / 2, *copied, self.in_a_row + 1)
 
 
-@dataclass(frozen=True)
-class Grown:
-    """The rollouts of each prompt, and the number of tokens that were generated for all."""
-
-    leaves_P: list[list[Leaf]]
-    tokens: int
-
-
 def grow(
     engine: Engine,
     prompts_P: Sequence[list[int]],
@@ -79,8 +71,8 @@ def grow(
     ends: Callable[[list[int]], bool],
     choose: Callable[[Sequence[Leaf], int], Sequence[int]],
     waves: Iterator[int],
-) -> Grown:
-    """Grows trees until each prompt has its rollouts.
+) -> tuple[list[list[Leaf]], int]:
+    """The rollouts of each prompt, and the number of tokens generated for all.
 
     A choice depends only on tokens before it. If a prompt's trees end with too few leaves, a further wave of trees is
     grown. All roots of a prompt have the same weight: by Wald's identity, the expected sum over the roots is then their
@@ -138,4 +130,4 @@ def grow(
             open_rows = next_rows
             if open_rows:
                 engine.select(rows)
-    return Grown(leaves_P, tokens)
+    return leaves_P, tokens

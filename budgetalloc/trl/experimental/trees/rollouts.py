@@ -118,7 +118,7 @@ class Trees:
         roots_P = [self.roots_of(count, step) for count in counts_P]
         rng = np.random.default_rng([self.seed, step])
         ends, entropies = set(trainer.eos_token_ids), self.branch == "entropy" or self.roots == "aepo"
-        grown = grow(
+        leaves_P, tokens = grow(
             engine_of(trainer, entropies),
             [list(text) for _, text in rows_P],
             counts_P,
@@ -131,13 +131,13 @@ class Trees:
         )
         placed = {
             row: leaf
-            for rows, leaves in zip(rows_P.values(), grown.leaves_P, strict=True)
+            for rows, leaves in zip(rows_P.values(), leaves_P, strict=True)
             for row, leaf in zip(rows, leaves, strict=True)
         }
         leaves = [placed[row] for row in range(len(prompts))]
         if training:
             self._leaves = leaves
-            self._note(trainer, leaves, grown.tokens, sum(roots_P), entropies)
+            self._note(trainer, leaves, tokens, sum(roots_P), entropies)
         return {
             "prompt_ids": tokens_R,
             "completion_ids": [leaf.tokens for leaf in leaves],

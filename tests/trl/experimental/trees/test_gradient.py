@@ -73,10 +73,11 @@ def outcomes(count, roots, points, choose):
     while given is not None:
         tape = Tape(given)
         ends = lambda tokens: tokens[-1] == END  # noqa: E731
-        grown = grow(Enumerated(tape), [[]], [count], [roots], points, LONGEST, ends, choose, itertools.count())
-        (leaves,) = grown.leaves_P
+        ((leaves,), _) = grow(
+            Enumerated(tape), [[]], [count], [roots], points, LONGEST, ends, choose, itertools.count()
+        )
         assert len(leaves) == count
-        yield tape.p, leaves, grown
+        yield tape.p, leaves
         given = tape.next() or None
 
 
@@ -89,7 +90,7 @@ def branches_of(leaves):
 
 def expected_gradient(outcomes, value_of, evidence=0.0):
     gradient, roots, total = defaultdict(lambda: np.zeros(3)), 0.0, 0.0
-    for p, leaves, _ in outcomes:
+    for p, leaves in outcomes:
         values = np.array([value_of(leaf.tokens) for leaf in leaves], dtype=float)
         weights = np.array([leaf.weight for leaf in leaves])
         group_R = np.zeros(len(leaves), dtype=int)
@@ -146,7 +147,7 @@ def test_the_expected_gradient_is_that_of_the_expected_reward(count, roots, poin
 def test_advantages_by_leaf_would_be_biased():
     """The mean of the group, as a number for each leaf: shared tokens are compared with themselves."""
     gradient = defaultdict(lambda: np.zeros(3))
-    for p, leaves, _ in outcomes(3, 2, [1, 2], first_ones):
+    for p, leaves in outcomes(3, 2, [1, 2], first_ones):
         mean = np.mean([reward(leaf.tokens) for leaf in leaves])
         for leaf in leaves:
             for prefix, by_logit in score(leaf.tokens):

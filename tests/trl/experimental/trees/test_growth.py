@@ -47,12 +47,12 @@ def forests(draw):
 
     ends = lambda tokens: tokens[-1] == END  # noqa: E731
     prompts = [[at] for at in range(len(counts_P))]
-    grown = grow(engine, prompts, counts_P, roots_P, points, 12, ends, choose, itertools.count())
-    return engine, counts_P, roots_P, grown
+    leaves_P, tokens = grow(engine, prompts, counts_P, roots_P, points, 12, ends, choose, itertools.count())
+    return engine, counts_P, roots_P, leaves_P, tokens
 
 
-def columns(grown):
-    leaves = [leaf for each in grown.leaves_P for leaf in each]
+def columns(leaves_P):
+    leaves = [leaf for each in leaves_P for leaf in each]
     branch_RT = np.full((len(leaves), 12), -1)
     for row, leaf in zip(branch_RT, leaves, strict=True):
         row[: len(leaf.branch_T)] = leaf.branch_T
@@ -62,11 +62,11 @@ def columns(grown):
 @given(forests())
 @settings(deadline=None, max_examples=60)
 def test_every_prompt_gets_its_rollouts_and_a_branch_shares_the_tokens_before_it(made):
-    engine, counts_P, roots_P, grown = made
-    assert [len(leaves) for leaves in grown.leaves_P] == counts_P
-    assert grown.tokens == sum(engine.calls)
+    engine, counts_P, roots_P, leaves_P, tokens = made
+    assert [len(leaves) for leaves in leaves_P] == counts_P
+    assert tokens == sum(engine.calls)
     text = {}
-    for leaves, count, roots in zip(grown.leaves_P, counts_P, roots_P, strict=True):
+    for leaves, count, roots in zip(leaves_P, counts_P, roots_P, strict=True):
         trees = {leaf.branch_T[0] for leaf in leaves}
         assert len(trees) >= min(roots, count)
         assert np.isclose(sum(leaf.weight for leaf in leaves), len(trees) * count / roots)
@@ -75,13 +75,13 @@ def test_every_prompt_gets_its_rollouts_and_a_branch_shares_the_tokens_before_it
             assert END not in leaf.tokens[:-1]
             for at, branch in enumerate(leaf.branch_T):
                 assert text.setdefault((branch, at), leaf.tokens[: at + 1]) == leaf.tokens[: at + 1]
-    assert len(text) == grown.tokens
+    assert len(text) == tokens
 
 
 @given(forests(), st.integers(0, 99))
 @settings(deadline=None, max_examples=60)
 def test_advantages_do_not_depend_on_the_order_of_rows_or_the_mean_of_rewards(made, seed):
-    branch_RT, weight_R, group_R = columns(made[-1])
+    branch_RT, weight_R, group_R = columns(made[3])
     rng = np.random.default_rng(seed)
     value_R, order = rng.normal(size=len(group_R)), rng.permutation(len(group_R))
     value_R[rng.random(len(group_R)) < 0.1] = np.nan
