@@ -32,7 +32,7 @@ SEEDS, STEPS, RATE = (100, 101), 30, 2e-4
 OUT = Path(__file__).with_suffix(".jsonl")
 
 
-def run(arm: str, seed: int, rate: float) -> dict[str, Any]:
+def run(arm: str, seed: int) -> dict[str, Any]:
     """One run, with its curve: generated tokens and success."""
     from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
@@ -49,7 +49,7 @@ def run(arm: str, seed: int, rate: float) -> dict[str, Any]:
         attach,
         steps=STEPS,
         prompts=16,
-        learning_rate=rate,
+        learning_rate=RATE,
         seed=seed,
         rows=mix.rows(seed),
         held_out_rows=mix.held_out(),
@@ -62,7 +62,7 @@ def run(arm: str, seed: int, rate: float) -> dict[str, Any]:
     by_step = [x["budgetalloc/trees/tokens"] for x in made.trainer.state.log_history if "budgetalloc/trees/tokens" in x]
     shared = np.cumsum([0, *by_step]).tolist()
     curve = [[int(shared[x.step]) if by_step else x.tokens, round(x.expected, 5)] for x in made.curve]
-    return {"arm": arm, "seed": seed, "rate": rate, "curve": curve}
+    return {"arm": arm, "seed": seed, "rate": RATE, "curve": curve}
 
 
 def tokens_to(curve: list[list[float]], success: float) -> float:
@@ -77,22 +77,34 @@ def tokens_to(curve: list[list[float]], success: float) -> float:
     return float("nan")
 
 
+def mean_success(curve: list[list[float]], tokens: float) -> float:
+    """Mean success over the first tokens of a curve, by the trapezoid rule.
+
+    >>> round(mean_success([[0, 0.2], [100, 0.4], [200, 0.9]], 100), 6)
+    0.3
+    """
+    at, success = np.array(curve).T
+    points = np.append(at[at < tokens], tokens)
+    values = np.interp(points, at, success)
+    return float(np.sum(np.diff(points) * (values[1:] + values[:-1]) / 2) / tokens)
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    """For each arm and rate, mean over the seeds that `plain` has too: tokens of the run, success at its end, and the
-    tokens to plain's success after half of its steps and at its end, as a share of plain's tokens to the same."""
-    plain = {row["seed"]: row["curve"] for row in rows if row["arm"] == "plain" and row["rate"] == RATE}
-    lines = ["| arm | rate | seeds | tokens | success | tokens to plain's half | to plain's end |", "|---" * 7 + "|"]
-    for arm, rate in dict.fromkeys((row["arm"], row["rate"]) for row in rows):
-        mine = [row for row in rows if (row["arm"], row["rate"]) == (arm, rate) and row["seed"] in plain]
-        cells = [f"{np.mean([row['curve'][-1][at] for row in mine]):{form}}" for at, form in ((0, ",.0f"), (1, ".3f"))]
-        for at in (len(plain[mine[0]["seed"]]) // 2, -1):
-            shares = []
-            for row in mine:
-                until = plain[row["seed"]][at][1]
-                shares.append(tokens_to(row["curve"], until) / tokens_to(plain[row["seed"]], until))
-            cells.append(", ".join("never" if np.isnan(x) else f"{x:.2f}" for x in shares))
-        seeds = ", ".join(str(row["seed"]) for row in mine)
-        lines.append(f"| {arm} | {rate:g} | {seeds} | {' | '.join(cells)} |")
+    """A row for each arm, with a number for each seed that all arms have."""
+    arms: dict[str, dict[int, list[list[float]]]] = {row["arm"]: {} for row in rows}
+    for row in rows:
+        arms[row["arm"]][row["seed"]] = row["curve"]
+    seeds = sorted(set.intersection(*(set(curves) for curves in arms.values())))
+    until = min(curve[-1][0] for curves in arms.values() for curve in curves.values())
+    lines = [f"| arm | tokens a step | success at the end | mean success over {until:,} tokens | tokens to 0.6 |"]
+    lines.append("|---" * 5 + "|")
+    for arm, curves in arms.items():
+        mine = [curves[seed] for seed in seeds]
+        cells = [f"{np.mean([curve[-1][0] for curve in mine]) / STEPS:,.0f}"]
+        cells.append(", ".join(f"{curve[-1][1]:.3f}" for curve in mine))
+        cells.append(", ".join(f"{mean_success(curve, until):.3f}" for curve in mine))
+        cells.append(", ".join(f"{tokens_to(curve, 0.6):,.0f}" for curve in mine))
+        lines.append(f"| {arm} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -100,14 +112,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arm", action="append", choices=ARMS, help="default: all")
     parser.add_argument("--seed", type=int, action="append", help="default: 100 and 101")
-    parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--table", action="store_true", help="only print the table")
     args = parser.parse_args()
-    done = {(row["arm"], row["seed"], row["rate"]) for row in read(OUT)}
+    done = {(row["arm"], row["seed"]) for row in read(OUT)}
     for seed, arm in itertools.product(args.seed or SEEDS, args.arm or ARMS):
-        if (arm, seed, args.rate) not in done and not args.table:
+        if (arm, seed) not in done and not args.table:
             with OUT.open("a") as file:
-                file.write(json.dumps(run(arm, seed, args.rate)) + "\n")
+                file.write(json.dumps(run(arm, seed)) + "\n")
     print(table(read(OUT)))
 
 

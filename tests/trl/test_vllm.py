@@ -155,7 +155,6 @@ def test_branches_have_the_log_probabilities_with_which_they_were_sampled(seen, 
     """Also where a rollout was generated in several calls, of which later ones begin with its first tokens."""
     run = seen[mode][name]
     assert max(gap for call in run["calls"] for gap in call["gaps"]) < NEAR
-    assert run["moved"] > 1e-3
     for batch, calls in zip(run["batches"], by_step(run), strict=True):
         assert len(batch["prompts"]) == BATCH
         assert max(batch["gaps"]) < NEAR
