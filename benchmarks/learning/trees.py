@@ -101,9 +101,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     for arm, curves in arms.items():
         mine = [curves[seed] for seed in seeds]
         cells = [f"{np.mean([curve[-1][0] for curve in mine]) / STEPS:,.0f}"]
-        cells.append(", ".join(f"{curve[-1][1]:.3f}" for curve in mine))
-        cells.append(", ".join(f"{mean_success(curve, until):.3f}" for curve in mine))
-        cells.append(", ".join(f"{tokens_to(curve, 0.6):,.0f}" for curve in mine))
+        cells.append(" and ".join(f"{curve[-1][1]:.3f}" for curve in mine))
+        cells.append(" and ".join(f"{mean_success(curve, until):.3f}" for curve in mine))
+        cells.append(" and ".join(f"{tokens_to(curve, 0.6):,.0f}" for curve in mine))
         lines.append(f"| {arm} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
