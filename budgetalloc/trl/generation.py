@@ -9,6 +9,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.trl.batch_merge import drop_fillers
+from budgetalloc.trl.experimental.trees.rollouts import Trees
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import gather, rows_of_process
 from budgetalloc.trl.reports import reports
@@ -62,8 +63,13 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     # With chosen rows each row is therefore a group of one; the advantages are replaced afterwards.
     size = trainer.num_generations if options.keep_batch else 1
     one_row_groups = patched_attribute(trainer, "num_generations", size)
+    trees = trainer.rollout_func if isinstance(trainer.rollout_func, Trees) else None
+    if trees is not None:
+        trees.begin(mine_R)
     with patched_attribute(trainer, "_calculate_rewards", score_and_keep), one_row_groups:
         output = training.generate(rows)
+    if trees is not None:
+        output |= trees.branches(output["completion_ids"].size(1))
     if not scored:
         raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)

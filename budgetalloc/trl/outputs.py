@@ -9,6 +9,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.trl.batch_merge import gather_rounds, merge_rounds, process_share, select_rows
+from budgetalloc.trl.experimental.trees.advantages import tree_advantages
 from budgetalloc.trl.processes import from_rank_0
 from budgetalloc.trl.training import Training
 
@@ -31,7 +32,9 @@ def batch_to_train_on(
     # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts only.
     swap = None if reuse is None else reuse.substitute(output, batch)
     trained_R = batch.rewards_R if swap is None else swap.rewards_R
-    if options.baseline is not None:
+    if "branch_ids" in output:
+        _put_branch_advantages(training, batch, output)
+    elif options.baseline is not None:
         advantages_R = options.advantages(batch, trained_R).values_R
         fresh_R = advantages_R.copy()
         if swap is not None:
@@ -49,11 +52,26 @@ def batch_to_train_on(
         output = process_share(output, accelerator.process_index, accelerator.num_processes)
     if reuse is not None:
         output = reuse.refill(output, batch, kept_R)
-    if options.baseline is None or reuse is not None:
+    if output["advantages"].dim() == 2:  # by branch, in one process
+        everyones = _mean_over_tokens(output["advantages"], output["completion_mask"]).cpu()
+    elif options.baseline is None or reuse is not None:
         everyones = accelerator.gather(output["advantages"]).cpu()
     else:  # every process computed them: an exchange would wait
         everyones = torch.as_tensor(advantages_R[kept_R], dtype=output["advantages"].dtype)
     return output, np.asarray(everyones.double().numpy())
+
+
+def _put_branch_advantages(training: Training, batch: Batch, output: dict[str, Any]) -> None:
+    """Replaces a number for each rollout by one for each token, which TRL's losses accept; its table gets the means."""
+    branch_RT, weight_R = output.pop("branch_ids").cpu().numpy(), output.pop("branch_weights").cpu().double().numpy()
+    values_RT = tree_advantages(batch, training.session.options, branch_RT, weight_R)
+    values = torch.as_tensor(values_RT, dtype=output["advantages"].dtype, device=output["advantages"].device)
+    put_advantages(training.trainer, output, _mean_over_tokens(values, output["completion_mask"]).cpu().numpy())
+    output["advantages"] = values
+
+
+def _mean_over_tokens(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
 
 def put_advantages(trainer: Any, output: dict[str, Any], advantages_R: FloatArray) -> None:
