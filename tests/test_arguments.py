@@ -22,7 +22,7 @@ from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline import comparison, drift, intervals, offpolicy, one_step_value, replay, simulation, worlds
-from budgetalloc.policies import bounds, downselect, hints, mixture
+from budgetalloc.policies import bounds, downselect, growing_groups, hints, mixture
 from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
@@ -260,6 +260,7 @@ ROWS = [
         seed=0,
         step=0,
     ),
+    row(growing_groups.growing, then=play, policy=ba.uniform(), first=2, most=4),
     row(hints.on_all_fail, then=play, policy=ba.uniform(), hint=lambda ids: None, rollouts=4),
     row(brorl.breadth_depth, rollouts=64, group=8),
     row(brorl.lr_scale, batch=64, base_batch=8),
@@ -300,11 +301,6 @@ ROWS = [
         least=1,
     ),
     row(tokens.curriculum_budget, step=10),
-    row(trees.TreeCost, then=lambda cost: cost.share, leaves=4, nodes=6, tokens=600, chain_tokens=800),
-    row(trees.tree_cost, parents_N=[-1, 0, 0], tokens_N=[1, 2, 3]),
-    row(trees.regular_tree, divisions=[2, 1, 2], segment=512.0),
-    row(trees.tree_grpo, trees=2, expand=2, rounds=1, keep=3),
-    row(trees.treepo),
     row(trees.aepo_split, k=16, entropy_root=1.0, entropy_tool=1.0),
     row(trees.aepo_branch_probability, entropy_change=[0.5], consecutive=[0], alpha=0.5),
     row(trees.latr_split, rollouts=8, step=10, schedule={0: 1.0, 10: 0.5}),
@@ -400,17 +396,11 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     },
     "top_p_variance": {"share": [0]},
     "d3s_schedule": {"progress": [1.5]},
+    "growing": {"first": [0], "most": [1]},
     "on_all_fail": {"rollouts": [0], "unhinted": [4], "share": [1], "fewest": [0]},
     "budget_partition": {"n": [1], "budgets": [[], [0]]},
     "length_caps": {"lengths_R": [[1, 2], [-1] * 6], "longest": [0], "quantile": [1.1], "factor": [0]},
     "curriculum_budget": {"step": [-1], "decay": [0], "every": [0], "last": [0]},
-    "tree_cost": {
-        "parents_N": [[0, 0, 0], [-1, 1, 0], [-2, 0, 0], [-1.0, 0.0, 0.0], []],
-        "tokens_N": [[-1, 1, 1], [1]],
-    },
-    "regular_tree": {"divisions": [[], [2, 0]]},
-    "tree_grpo": {"keep": [4]},
-    "treepo": {"depth": [0]},
     "aepo_split": {"k": [0], "entropy_root": [NAN]},
     "aepo_branch_probability": {"entropy_change": [[NAN]], "consecutive": [[-1]]},
     "latr_split": {"schedule": [{5: 1.0}, {0: 1.5}], "step": [-1]},

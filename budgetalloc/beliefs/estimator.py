@@ -21,6 +21,7 @@ from budgetalloc.errors import InputError, check_flag, check_number, is_number, 
 __all__ = ["STATE_VERSION", "BetaEstimator"]
 
 STATE_VERSION = 2
+_BLOCK = 2**14  # prompts whose numbers stay in the processor's cache
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
 
 
@@ -102,11 +103,16 @@ class BetaEstimator(Estimator):
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
         rows_K, at_P = rows_to_read(self._index.find(ids_P), len(self))
-        successes_K, failures_K, graded_K = self._carried(rows_K)
+        rows = len(self) if isinstance(rows_K, slice) else len(rows_K)
         # The last row is the prior, because an unseen prompt has the place -1.
-        known_K2 = np.empty((len(successes_K) + 1, 2))
-        np.add(successes_K, self.prior_now[0], out=known_K2[:-1, 0])
-        np.add(failures_K, self.prior_now[1], out=known_K2[:-1, 1])
+        known_K2, graded_K = np.empty((rows + 1, 2)), np.zeros(rows)
+        for first in range(0, rows, _BLOCK):
+            block = slice(first, min(first + _BLOCK, rows))
+            successes, failures, graded = self._carried(block if isinstance(rows_K, slice) else rows_K[block])
+            np.add(successes, self.prior_now[0], out=known_K2[block, 0])
+            np.add(failures, self.prior_now[1], out=known_K2[block, 1])
+            if graded.any():
+                graded_K[block] = graded
         known_K2[-1] = self.prior_now
         checked = Beta(constant(known_K2[:, 0]), constant(known_K2[:, 1]))
         spread_P = np.broadcast_to(1.0, at_P.size)

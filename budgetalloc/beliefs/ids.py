@@ -16,6 +16,7 @@ __all__ = ["Id", "UInt64Array", "check_distinct", "check_ids", "factorize", "shu
 
 Id = int | str
 UInt64Array = NDArray[np.uint64]
+_BLOCK = 2**14  # numbers that stay in the processor's cache; larger arrays cost more to allocate than to compute
 
 
 def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
@@ -94,13 +95,16 @@ def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int6
 
     Draws and ties in this order do not depend on the order of the caller's list, and are fair over steps.
     """
-    hash_P = keys_P ^ np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
-    # The finalizer of splitmix64 (Steele et al., 2014) scatters similar keys.
-    hash_P ^= hash_P >> np.uint64(30)
-    hash_P *= np.uint64(0xBF58476D1CE4E5B9)
-    hash_P ^= hash_P >> np.uint64(27)
-    hash_P *= np.uint64(0x94D049BB133111EB)
-    hash_P ^= hash_P >> np.uint64(31)
+    salt = np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
+    hash_P = np.empty_like(keys_P)
+    for first in range(0, len(keys_P), _BLOCK):
+        # The finalizer of splitmix64 (Steele et al., 2014) scatters similar keys.
+        hash_B = keys_P[first : first + _BLOCK] ^ salt
+        hash_B ^= hash_B >> np.uint64(30)
+        hash_B *= np.uint64(0xBF58476D1CE4E5B9)
+        hash_B ^= hash_B >> np.uint64(27)
+        hash_B *= np.uint64(0x94D049BB133111EB)
+        hash_P[first : first + _BLOCK] = hash_B ^ (hash_B >> np.uint64(31))
     return _stable_order(hash_P)
 
 
@@ -111,11 +115,18 @@ def _stable_order(hash_P: UInt64Array) -> NDArray[np.int64]:
     numbers that are equal in their upper bits are sorted afterwards.
     """
     low = np.uint64((1 << len(hash_P).bit_length()) - 1)
-    packed_P = hash_P & ~low
-    packed_P |= np.arange(len(hash_P), dtype=np.uint64)
+    packed_P = np.arange(len(hash_P), dtype=np.uint64)
+    blocks = range(0, len(hash_P), _BLOCK)
+    for first in blocks:
+        packed_P[first : first + _BLOCK] |= hash_P[first : first + _BLOCK] & ~low
     packed_P.sort()
-    order_P = (packed_P & low).view(np.int64)
-    tied = np.flatnonzero((packed_P[1:] ^ packed_P[:-1]) <= low)
+    tied = np.zeros(0, dtype=np.int64)
+    for first in blocks:
+        part = packed_P[first : first + _BLOCK + 1]
+        if (equal := np.flatnonzero((part[1:] ^ part[:-1]) <= low)).size:
+            tied = np.append(tied, first + equal)
+    packed_P &= low
+    order_P = packed_P.view(np.int64)
     if tied.size:
         tied = np.union1d(tied, tied + 1)
         order_P[tied] = order_P[tied][np.argsort(hash_P[order_P[tied]], kind="stable")]

@@ -155,6 +155,14 @@ class Beta:
         check_rng(rng)
         return unchecked(Point, p_P=rng.beta(self.alpha_P, self.beta_P), spread_P=self.spread_P)
 
+    def lighter_than(self, mass: float) -> NDArray[np.bool_]:
+        """Which beliefs have a mass alpha + beta below this one, shape (P,)."""
+        lighter_P = np.empty(len(self), dtype=np.bool_)
+        for first in range(0, len(self), _BLOCK_CELLS):  # blocks that fit into the cache
+            block = slice(first, first + _BLOCK_CELLS)
+            np.less(self.alpha_P[block] + self.beta_P[block], mass, out=lighter_P[block])
+        return lighter_P
+
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these indices, which may repeat. `take(group_R)` gives one belief per rollout."""
         try:

@@ -3,6 +3,7 @@
 from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.composition import knapsack, thompson, uniform
 from budgetalloc.policies.gates import gate
+from budgetalloc.policies.growing_groups import growing
 from budgetalloc.policies.hints import on_all_fail
 from budgetalloc.policies.interface import Hinted, Needs, Tally, View
 from budgetalloc.policies.policy import Policy
@@ -79,6 +80,7 @@ __all__ = [
     "ebpo",
     "gate",
     "greso",
+    "growing",
     "gvm",
     "hora",
     "keep_mixed",

@@ -126,7 +126,7 @@ def sampled(
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
 
-        vague_P = view.belief_P.alpha_P + view.belief_P.beta_P < _VAGUE
+        vague_P = view.belief_P.lighter_than(_VAGUE)
 
         def drawn(rows: slice | IntArray, rollouts: int) -> IntArray:
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]

@@ -70,19 +70,24 @@ class Rollouts:
     lengths_R: ArrayLike | None = None
     round_R: IntArray | None = None
 
-    @property
+    @cached_property
     def line(self) -> Line:
         """The expected reward of each rollout as a linear function of its success."""
         if self.reward_range is not None:
             return Line.exact(*self.reward_range, len(self.rewards_R))
         return reward_line(self.success_R, self.rewards_R, self.group_R, self.earlier, self.jump)
 
-    @property
+    @cached_property
     def mean_R(self) -> FloatArray:
         """The expected success of each rollout: by the policy's own rule, else the posterior mean."""
         if self.expected_R is not None:
             return self.expected_R
         return posterior_mean(self.success_R, self.group_R, self.baseline_R, self.round_R)
+
+    @property
+    def without_rule(self) -> "Rollouts":
+        """The same rollouts without the policy's own rule."""
+        return self if self.expected_R is None else replace(self, expected_R=None)
 
     def sums(self) -> Sums:
         """Sums over the rewards of this step, for later steps."""
@@ -147,7 +152,7 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
         values_R = group_advantages(rewards_R, ids_R, baseline, scale, weight, lengths_R=lengths_R)
         return Advantages(values_R, rewards_R - away_R)
     if baseline == "posterior":
-        rollouts = replace(rollouts, expected_R=None)
+        rollouts = rollouts.without_rule
     expected_R, deviation_R, _ = rollouts._compared
     trained_R, compared_R = np.where(np.isnan(expected_R), np.nan, rewards_R), np.nan_to_num(expected_R)
     if not _some_unequal(trained_R):

@@ -1,7 +1,7 @@
 """The inputs and outputs of a decision, which policies and trainers share."""
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 import numpy as np
@@ -45,6 +45,8 @@ class Needs:
         costs: Whether the decision weighs the cost of rollouts (`View.costs_P`).
         ahead: Whether the decision reads nothing but its `View`. A trainer may then compute it in a background thread
             as soon as the previous step has ended.
+        by_group: Whether a decision in rounds may be resumed when some groups have ended and others have not
+            (`Tally.running_P`). What it requests in the end must not depend on which groups ended first.
     """
 
     candidates: int | Literal["all"] = 1
@@ -56,6 +58,7 @@ class Needs:
     min_group: int = 2
     costs: bool = False
     ahead: bool = False
+    by_group: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.candidates, str) and self.candidates == "all"):
@@ -65,7 +68,7 @@ class Needs:
         if self.scale is not None:
             check_choice("scale", self.scale, get_args(Scale))
         check_choice("weight", self.weight, get_args(Weight))
-        for name in ("keep_batch", "costs", "ahead"):
+        for name in ("keep_batch", "costs", "ahead", "by_group"):
             check_flag(name, getattr(self, name))
         for name in ("generate", "min_group"):
             check_integer(name, getattr(self, name), 1)
@@ -134,6 +137,7 @@ class Tally:
         scored_P: Rollouts with a success in [0, 1], n.
         low_P, high_P: Lowest and highest reward, on the trainer's scale; inf and -inf without any.
         graded_P: Sum of u(1-u) over the successes u; 0 if all are 0 or 1.
+        running_P: Whether rollouts of it are still being generated, with `Needs.by_group`; else False.
 
     >>> tally = Tally.empty(2)
     >>> tally.add(np.array([0, 0, 1, 1]), np.array([0.2, 0.2, 0.2, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]))
@@ -146,6 +150,7 @@ class Tally:
     low_P: FloatArray
     high_P: FloatArray
     graded_P: FloatArray
+    running_P: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, dtype=np.bool_))
 
     @classmethod
     def empty(cls, prompts: int) -> "Tally":
@@ -242,6 +247,8 @@ class Deciding(Protocol):
     def memory(self) -> Memory | None: ...
     @property
     def expect(self) -> Expect | None: ...
+    @property
+    def needs(self) -> Needs: ...
     @property
     def seed(self) -> int: ...
     def belief(self, ids_P: Iterable[Id], /) -> Beta: ...

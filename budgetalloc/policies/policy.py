@@ -23,6 +23,7 @@ from budgetalloc.errors import (
     StateError,
     UnsupportedError,
     check_function,
+    check_integer,
     check_seed,
     check_type,
 )
@@ -123,6 +124,7 @@ class Policy:
         domains_P: Sequence[Hashable] | None = None,
         *,
         decide: Decide | None = None,
+        ahead: int = 0,
     ) -> "Step":
         """Opens a step: request counts, observe rewards, end.
 
@@ -134,14 +136,16 @@ class Policy:
                 (ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout).
             domains_P: The domain of each prompt; required if the budget has quotas.
             decide: A rule that replaces the policy's own in this step.
+            ahead: How many earlier steps have begun and not ended. Draws differ from theirs.
 
         Raises:
             InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot be spent on them.
         """
         check_budget(budget)
+        check_integer("ahead", ahead, 0)
         if decide is not None:
             check_function("decide", decide, _RULE)
-        return Step(self, ids_P, Bounds.resolve(self.needs).filled(budget), costs_P, domains_P, decide)
+        return Step(self, ids_P, Bounds.resolve(self.needs).filled(budget), costs_P, domains_P, decide, ahead)
 
     def allocate(
         self,

@@ -226,6 +226,7 @@ class Quotas:
         group: int,
         costs: CostOf | None = None,
         decide: Decide | None = None,
+        ahead: int = 0,
     ) -> Step:
         """The policy's next step under the quotas.
 
@@ -236,16 +237,17 @@ class Quotas:
             group: The trainer's group size.
             costs: As in `Policy.begin`.
             decide: None, or `uniform_groups(group)` in place of the policy's rule.
+            ahead: As in `Policy.begin`.
         """
         offered = bounds.on_offer(len(batch_P), len(self.domain_of))
         budget = bounds.budget(rollouts, offered, group)
-        ids_P = self.offer(bounds, budget, batch_P, policy.seed, policy.estimator.step)
+        ids_P = self.offer(bounds, budget, batch_P, policy.seed, policy.estimator.step + ahead)
         if decide is None:
             budget, domains_P = self.of_step(budget, ids_P)
         else:  # counts that its groups can spend
             limited, domains_P = self.of_step(budget_of_groups(group, budget), ids_P)
             budget = replace(budget, quotas=limited.quotas)
-        return policy.begin(ids_P, budget, costs, domains_P, decide=decide)
+        return policy.begin(ids_P, budget, costs, domains_P, decide=decide, ahead=ahead)
 
     def check(self, policy: Policy, bounds: Bounds, rollouts: int, group: int) -> None:
         """Raises unless the policy can keep the quotas with any batch.

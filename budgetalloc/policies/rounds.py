@@ -13,7 +13,7 @@ from budgetalloc.policies.interface import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.solvers.systematic import systematic
 
-__all__ = ["Spending", "followed_by", "sequential", "until_finished"]
+__all__ = ["Spending", "followed_by", "order_matters", "sequential", "until_finished", "wanting"]
 
 
 class Spending:
@@ -98,6 +98,14 @@ class Spending:
         self.spread(by_count)
 
 
+def order_matters(budget: Budget, most: int) -> bool:
+    """Whether what a group gets may depend on which groups got theirs before, if groups may reach `most`.
+
+    Where groups may reach the cap and further prompts may start, what is left may be too little for another group.
+    """
+    return budget.fewest == 0 and budget.largest_group - most < budget.smallest_group
+
+
 def until_finished(
     view: View,
     first: int,
@@ -112,29 +120,41 @@ def until_finished(
     then stays unfinished. With a floor all prompts start at once, and several may. If no prompt is left to continue or
     to start, the prompts with the fewest rollouts get more, until the step has `least`.
 
+    A prompt continues as soon as its own rollouts have ended (`Needs.by_group`), and the next ones start as soon as the
+    budget suffices. In the end prompt k has started exactly if the rollouts of all prompts before it and `most` of its
+    own fit into the budget, whichever groups ended first. With a floor, and near the cap (`order_matters`), rounds are
+    whole.
+
     Args:
         view: The view of the decision.
         first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
-        finished: Which prompts need no more, shape (P,).
+        finished: Which prompts need no more, shape (P,), each by its own outcomes.
         least: Fewest rollouts of the step.
     """
-    prompts = len(view.belief_P)
+    prompts, quantum = len(view.belief_P), view.budget.quantum
     spending = Spending(view.budget, prompts)
-    total, started, most = spending.left, 0, min(most, view.budget.largest_group)
-    tally = Tally.empty(prompts)
+    total, started = spending.left, 0
+    most = min(max(-(-most // quantum) * quantum, view.budget.smallest_group), view.budget.largest_group)
+    whole, tally = view.budget.fewest > 0 or order_matters(view.budget, most), Tally.empty(prompts)
     while spending.left:
-        before_P = spending.counts_P.copy()
+        before_P, waits = spending.counts_P.copy(), bool(tally.running_P.any())
+        if whole and waits:
+            tally = yield np.zeros_like(before_P)
+            continue
         if view.budget.fewest and not started:
-            share = spending.left // prompts // view.budget.quantum * view.budget.quantum
+            share = spending.left // prompts // quantum * quantum
             spending.give_each(np.arange(prompts), min(first, share))
             started = prompts
-        open_P = (before_P > 0) & (before_P < most) & ~finished(tally)
+        begun_P = (before_P > 0) & (before_P < most)
+        open_P = begun_P & ~tally.running_P & ~finished(tally)
         spending.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
-        owed = int(np.maximum(most - spending.counts_P[open_P], 0).sum())  # if none of these finishes
-        starts = max(spending.left - owed, 0) // most or int((spending.counts_P == before_P).all())
+        unknown_P = open_P | (begun_P & tally.running_P)
+        owed = int(np.maximum(most - spending.counts_P[unknown_P], 0).sum())  # if none of these finishes
+        idle = not waits and bool((spending.counts_P == before_P).all())
+        starts = max(spending.left - owed, 0) // most or int(idle)
         spending.give_each(np.arange(started, min(started + starts, prompts)), first)
         started = min(started + starts, prompts)
-        if (spending.counts_P == before_P).all():  # no prompt to continue or to start
+        if not waits and (spending.counts_P == before_P).all():  # no prompt to continue or to start
             keep = max(total - least, 0)
             spending.spread(np.argsort(spending.counts_P, kind="stable"), keep)
             if (spending.counts_P == before_P).all():
@@ -180,12 +200,7 @@ def sequential(
 
     def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
         spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
-        more_P = (tally.successes_P == 0) & (tally.scored_P > 0) if wants_more is None else wants_more(tally)
-        if np.shape(more_P) != spent_P.shape:
-            raise InputError(
-                f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the tally."
-            )
-        more = np.flatnonzero(np.asarray(more_P, dtype=np.bool_) & (spent_P > 0))
+        more = np.flatnonzero(wanting(wants_more, tally) & (spent_P > 0))
         if len(more):
             successes, before = tally.successes_P[more], view.belief_P.take(more)
             failures = tally.scored_P[more] - successes
@@ -198,6 +213,16 @@ def sequential(
 
     rule = "" if wants_more is None else f", wants_more={getattr(wants_more, '__name__', wants_more)}"
     return followed_by(policy, extend, share, f"sequential({policy.name}, share={share}{rule})")
+
+
+def wanting(wants_more: Callable[[Tally], NDArray[np.bool_]] | None, tally: Tally) -> NDArray[np.bool_]:
+    """Which prompts want more by the user's rule; by default those whose scored rollouts all failed. Shape (P,)."""
+    if wants_more is None:
+        return np.asarray((tally.successes_P == 0) & (tally.scored_P > 0))
+    more_P = wants_more(tally)
+    if np.shape(more_P) != tally.scored_P.shape:
+        raise InputError(f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the tally.")
+    return np.asarray(more_P, dtype=np.bool_)
 
 
 def followed_by(
@@ -233,7 +258,7 @@ def followed_by(
         name=name,
         decide=after(policy.decide),
         decide_with_features=None if with_features is None else after(with_features),
-        needs=replace(policy.needs, keep_batch=False),
+        needs=replace(policy.needs, keep_batch=False, by_group=False),
     )
 
 

@@ -1,6 +1,8 @@
 """One training step of a policy: request counts, observe rewards, end."""
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.beliefs.variance import prior_share
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, check_flag
+from budgetalloc.errors import BudgetError, InputError, check_flag, shown
+from budgetalloc.policies.counted_rollouts import CountedRollouts
 from budgetalloc.policies.interface import CostOf, Decide, Deciding, Hinted, Outcome, Rounds, Seen, Tally, View
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
 
@@ -42,6 +45,7 @@ class Step:
         costs_P: ArrayLike | CostOf | None,
         domains_P: Sequence[Hashable] | None,
         decide: Decide | None,
+        ahead: int = 0,
     ) -> None:
         self.policy, self._decide = policy, decide or policy.decide
         self.replaced = decide is not None
@@ -50,38 +54,51 @@ class Step:
         budget.check(len(self.ids_P))
         self._costs = costs_P if costs_P is None or callable(costs_P) else check_costs(costs_P, len(self.ids_P))
         self._domains_P = None if domains_P is None else check_domains(domains_P, len(self.ids_P))
-        self._order_P = shuffled_order(self.ids_P.keys_P, policy.seed, policy.estimator.step)
-        self._shuffled = self.ids_P.take(self._order_P)  # the order of the view
-        self._belief_P = policy.belief(self._shuffled)  # from before the step, for an unbiased baseline
-        self._cold_P = policy.cold(self._shuffled)
+        self.number = policy.estimator.step + ahead
+        """The number of the step, from 0."""
         self._prior = policy.estimator.prior_now
-        self._requested_P: IntArray | None = None  # in the order of ids_P; None before the first request
-        self._observed_P = np.zeros(len(self.ids_P), dtype=np.int64)
+        self.counted = CountedRollouts(self.ids_P)
         self._seen: list[Seen] = []
         self._tally: Tally | None = None  # of the first `_tallied` entries of `_seen`
         self._tallied = 0
         self._plan: IntArray | Rounds | None = None
         self.unfinished = False  # a decision in rounds is waiting for the outcomes of its last request
         self.hinted = False  # the rollouts requested last are to be generated with a hint (`on_all_fail`)
-        self.round = 0
-        """The round of the rollouts requested last, from 0."""
+        self.round = 0  # of the rollouts requested last
         self._open = True
+
+    @cached_property  # only a decision needs these, and not every process decides
+    def _order_P(self) -> IntArray:
+        self._check_open()  # beliefs and cold prompts are those from before the step
+        return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.number)
+
+    @cached_property
+    def _shuffled(self) -> Pool:
+        return self.ids_P.take(self._order_P)  # the order of the view
+
+    @cached_property
+    def _shuffled_belief_P(self) -> Beta:
+        return self.policy.belief(self._shuffled)
+
+    @cached_property
+    def _shuffled_cold_P(self) -> NDArray[np.bool_]:
+        return self.policy.cold(self._shuffled)
 
     def _view(self) -> View:
         order_P, costs, prompt_costs_P, costs_P = self._order_P, self._costs, None, None
         if callable(costs):
-            prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._belief_P), len(order_P))
+            prompt_costs_P, costs_P = check_group_costs(costs(self._shuffled, self._shuffled_belief_P), len(order_P))
         elif costs is not None:
             costs_P = costs[order_P]
-        seed, step, memory = self.policy.seed, self.policy.estimator.step, self.policy.memory
+        seed, step, memory = self.policy.seed, self.number, self.policy.memory
         return View(
-            belief_P=self._belief_P,
+            belief_P=self._shuffled_belief_P,
             budget=self.budget,
             costs_P=costs_P,
             domains_P=None if self._domains_P is None else [self._domains_P[at] for at in order_P.tolist()],
             rng=np.random.default_rng([seed, step, 1]),
             ids_P=self._shuffled,
-            cold_P=self._cold_P,
+            cold_P=self._shuffled_cold_P,
             step=step,
             recall={} if memory is None else memory.recall(self._shuffled),
             numbers={} if memory is None else memory.numbers,
@@ -91,13 +108,13 @@ class Step:
 
     @property
     def belief_P(self) -> Beta:
-        """The beliefs before the step, in the order of `ids_P`."""
-        return self._belief_P.take(np.argsort(self._order_P))
+        """The beliefs before the step, in the order of `ids_P`. Read them, or `request`, before `end`."""
+        return self._shuffled_belief_P.take(np.argsort(self._order_P))
 
     @property
     def cold_P(self) -> NDArray[np.bool_]:
-        """Which prompts had never been seen before the step, in the order of `ids_P`."""
-        return self._cold_P[np.argsort(self._order_P)]
+        """Which prompts had never been seen before the step, in the order of `ids_P`; read as `belief_P`."""
+        return self._shuffled_cold_P[np.argsort(self._order_P)]
 
     def in_rounds(self) -> bool:
         """Whether the policy may decide again after this step's first rewards."""
@@ -109,40 +126,49 @@ class Step:
             self._plan = self._decide(self._view())
         return self._plan
 
-    def _next_round(self) -> IntArray | Hinted | None:
-        first, plan = self._requested_P is None, self._decision()
+    def _next_round(self, running: list[Id]) -> IntArray | Hinted | None:
+        first, plan = not self.counted.begun, self._decision()
         self.round += not first
         if isinstance(plan, np.ndarray):
             return plan if first else None
         try:
-            return next(plan) if first else plan.send(self._outcomes())
+            return next(plan) if first else plan.send(self._outcomes(running))
         except StopIteration:
             return None
 
-    def _outcomes(self) -> Tally:
+    def _outcomes(self, running: list[Id]) -> Tally:
         """The tally of all rounds so far; computed on demand, because most decisions have one round."""
         self._tally = self._tally or Tally.empty(len(self.ids_P))
         for ids_R, rewards_R, success_R in self._seen[self._tallied :]:
             self._tally.add(self._shuffled.find(ids_R), rewards_R, success_R)
         self._tallied = len(self._seen)
-        return self._tally
+        if not running:
+            return self._tally
+        return replace(self._tally, running_P=np.isin(self._order_P, self._places(running)))
 
-    def request(self) -> IntArray:
+    def request(self, running: Iterable[Any] = ()) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
 
         If `hinted` is True afterwards, generate the rollouts with a hint.
+
+        Args:
+            running: Prompts with rollouts that are still being generated, for a policy with `Needs.by_group`. It then
+                extends other groups. All zero means that it waits.
         """
         self._check_open()
+        still = check_ids(running, "running")
+        if still and not self.policy.needs.by_group:
+            raise InputError(f"running={shown(still)}: {self.policy} waits for all rollouts. Observe them first.")
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
-        wanted = self._next_round()
+        wanted = self._next_round(still)
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
             some = np.flatnonzero(wanted_P)  # few of a large pool
             counts_P[self._order_P[some]] = wanted_P[some]
-        self._requested_P = counts_P + (0 if self._requested_P is None else self._requested_P)
-        spent, most = int(self._requested_P.sum()), self.budget.rollouts
-        self.unfinished = bool(counts_P.any()) and spent != most and not isinstance(self._plan, np.ndarray)
+        self.counted.request(counts_P)
+        spent, most = self.counted.requested, self.budget.rollouts
+        self.unfinished = bool(counts_P.any() or still) and spent != most and not isinstance(self._plan, np.ndarray)
         if most is not None and spent > most:
             raise BudgetError(
                 f"{self.policy}: its rounds request {spent} rollouts in one step, and {self.budget} allows "
@@ -162,12 +188,11 @@ class Step:
 
         Args:
             ids_R, rewards_R, success_R: As in `Policy.observe`.
-            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Beliefs, memory and the
-                next round ignore these rewards, which say nothing about the prompt without a hint.
+            hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Nothing is learned from
+                their rewards, which say nothing about the prompt without a hint.
 
         Raises:
-            InputError: as `Policy.observe`; a prompt that is not of this step; more rollouts of a prompt than were
-                requested; `hinted` is not what the last request asked for.
+            InputError: as `Policy.observe`; a stranger; more rollouts than were requested; another `hinted`.
         """
         self._check_open()
         check_flag("hinted", hinted)
@@ -178,28 +203,21 @@ class Step:
                 f"observe(..., hinted={hinted!r}): {self.policy} requested rollouts with hinted={self.hinted}. "
                 f"Generate them that way, observe them before the next request, and pass hinted={self.hinted}."
             )
-        self._count_observed(ids)
+        self.counted.observe(self._places(ids))
         if not hinted:
             self._seen.append((ids, rewards, success))
 
-    def _count_observed(self, ids: list[Id]) -> None:
-        """Counts these rollouts; raises `InputError`, and counts none, if more of a prompt come than were requested."""
-        at_K, new_K = np.unique(self._order_P[self._places(ids)], return_counts=True)
-        if self._requested_P is None:
-            return
-        before_K, most_K = self._observed_P[at_K], self._requested_P[at_K]
-        if (before_K + new_K > most_K).any():
-            k = int(np.argmax(before_K + new_K > most_K))
-            earlier = f" after {before_K[k]} before" if before_K[k] else ""
-            raise InputError(
-                f"ids_R holds {new_K[k]} rollouts of {self.ids_P[int(at_K[k])]!r}{earlier}, and {most_K[k]} were "
-                "requested in this step: observe each rollout once, and no others."
-            )
-        self._observed_P[at_K] += new_K
+    def again(self) -> "Step":
+        """This step as it began, before the first request."""
+        decide = self._decide if self.replaced else None
+        ahead = self.number - self.policy.estimator.step
+        return Step(self.policy, self.ids_P, self.budget, self._costs, self._domains_P, decide, ahead)
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
-        return self._belief_P.take(self._places(check_ids(ids_R, "ids_R")))
+        ids_G, group_R = factorize(check_ids(ids_R, "ids_R"))
+        self._places(ids_G)
+        return self.policy.belief(ids_G).take(group_R)
 
     def baseline_belief(self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None) -> Beta:
         """The belief about each row's prompt before this step, for `baseline="posterior"`: shape (R,).
@@ -224,9 +242,8 @@ class Step:
         array([0.013, 0.003])
         """
         self._check_open()
-        at_G, group_R, success = self._rolled_out(ids_R, success_R)
+        ids_G, group_R, success = self._rolled_out(ids_R, success_R)
         share = prior_share(earlier or Sums(), sum(self._prior))
-        ids_G = [self._shuffled[at] for at in at_G.tolist()]
         return self.policy.estimator.baseline_belief(ids_G, group_R, success, share)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
@@ -242,20 +259,22 @@ class Step:
         """
         if self.policy.expect is None:
             return None
-        at_G, group_R, success = self._rolled_out(ids_R, success_R)
-        ids_G, memory = [self._shuffled[at] for at in at_G.tolist()], self.policy.memory
+        ids_G, group_R, success = self._rolled_out(ids_R, success_R)
+        memory = self.policy.memory
         recall_G, numbers = ({}, {}) if memory is None else (memory.recall(ids_G), memory.numbers)
-        outcome = Outcome(ids_G, group_R, success, self._belief_P.take(at_G), recall_G, numbers)
+        outcome = Outcome(ids_G, group_R, success, self.policy.belief(ids_G), recall_G, numbers)
         return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
 
-    def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[IntArray, IntArray, FloatArray]:
+    def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], IntArray, FloatArray]:
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = factorize(ids)
-        return self._places(ids_G), group_R, success
+        self._places(ids_G)
+        return ids_G, group_R, success
 
     def _places(self, ids: list[Id]) -> IntArray:
-        at = self._shuffled.find(ids)
+        """The place of each id in `ids_P`; raises `InputError` if one is not of this step."""
+        at = self.ids_P.find(ids)
         if (at < 0).any():
             raise InputError(
                 f"ids_R holds {ids[int(np.argmin(at))]!r}, which is not a prompt of this step: give rollouts of the "
@@ -264,10 +283,8 @@ class Step:
         return at
 
     def end(self) -> None:
-        """Ends the step: the policy learns from all observed rewards.
-
-        Raises `InputError` if the step has ended before, or if a decision in rounds is waiting for rollouts.
-        """
+        """Ends the step: the policy learns from all observed rewards. Raises `InputError` if the step has ended before,
+        or if a decision in rounds is waiting for rollouts."""
         self._check_open()
         if self.unfinished:
             raise InputError(

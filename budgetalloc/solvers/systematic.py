@@ -1,5 +1,6 @@
 """Systematic sampling: random counts whose expectation is proportional to weights. No prompt is starved."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,8 @@ from budgetalloc.solvers.domains import Domains, groups_fit
 from budgetalloc.solvers.proportional import clipped_shares, in_quanta, largest_remainder
 
 __all__ = ["systematic", "systematic_in_groups", "totals_of_domains"]
+
+_BLOCK = 2**14  # numbers that stay in the processor's cache
 
 
 def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -> IntArray:
@@ -42,18 +45,18 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     check_rng(rng)
     weights, total, low, high = in_quanta(weights_P, budget, "systematic sampling")
     quantum, start = budget.quantum, float(rng.random())
+    counts_P = np.zeros(weights.size, dtype=np.int64)
     if budget.fewest or low == 1:
-        counts_P = _round(clipped_shares(weights, total, low if budget.fewest else 0, high), start)
-        return np.multiply(counts_P, quantum, out=counts_P)
+        at_K, counts_K = _drawn(clipped_shares(weights, total, low if budget.fewest else 0, high), start)
+        counts_P[at_K] = counts_K * quantum
+        return counts_P
     shares = clipped_shares(weights, total, 0, high)
     # Shares of at least a whole group always get rollouts. For smaller shares, whole groups are drawn.
-    groups_P = shares / low
-    chosen = np.flatnonzero(_round(np.minimum(groups_P, 1.0, out=groups_P), start) > 0)
+    chosen, _ = _drawn(shares, start, low)
     while len(chosen) * low > total or len(chosen) * high < total:
         chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
-    counts_P = np.zeros(weights.size, dtype=np.int64)
-    counts_P[chosen] = largest_remainder(np.maximum(shares[chosen], low), total, low, high)
-    return np.multiply(counts_P, quantum, out=counts_P)
+    counts_P[chosen] = quantum * largest_remainder(np.maximum(shares[chosen], low), total, low, high)
+    return counts_P
 
 
 def systematic_in_groups(
@@ -120,22 +123,45 @@ def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Ge
     quantum, start = domains.budget.quantum, float(rng.random())
     total, low_D, high_D = int(domains.budget.rollouts or 0), domains.low_D // quantum, domains.high_D // quantum
     shares_D = clipped_shares(weights_D, total // quantum, low_D, high_D)
-    return domains.spendable(quantum * _round(shares_D, start))
+    counts_D = np.zeros(len(shares_D), dtype=np.int64)
+    at_K, counts_K = _drawn(shares_D, start)
+    counts_D[at_K] = quantum * counts_K
+    return domains.spendable(counts_D)
 
 
-def _round(shares: FloatArray, start: float) -> IntArray:
-    """Each share rounded down or up, by the positions of `start`, `start + 1`, ... among the cumulative shares."""
-    ends = np.cumsum(shares)
-    room = np.rint(ends)  # a buffer that is reused, because a pool may have a million prompts
-    room -= ends
-    np.rint(ends, out=ends, where=np.abs(room, out=room) < 1e-9 * max(1.0, float(ends[-1:].sum())))
-    # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of the end.
-    np.ceil(ends, out=room)
-    ends += start
-    np.minimum(np.floor(ends, out=ends), room, out=ends)
-    room[:1] = ends[:1]
-    np.subtract(ends[1:], ends[:-1], out=room[1:])
-    return room.astype(np.int64)
+def _drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, IntArray]:
+    """The places whose share, rounded down or up, is not 0, and these counts: of groups, 0 or 1, if `group` > 1.
+
+    A share's count is the number of positions `start`, `start + 1`, ... in its part of the cumulative shares.
+    """
+    total = 0.0
+    for _, end in _cumulative(shares, group):
+        total = float(end[-1])
+    close, before = 1e-9 * max(1.0, total), 0.0
+    places, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
+    for first, end in _cumulative(shares, group):
+        whole = np.rint(end)
+        end = np.where(np.abs(whole - end) < close, whole, end)
+        # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of the end.
+        until = np.minimum(np.floor(end + start), np.ceil(end))
+        count = np.diff(until, prepend=before)
+        before = until[-1]
+        some = np.flatnonzero(count)
+        places.append(first + some)
+        counts.append(count[some])
+    return np.concatenate(places), np.concatenate(counts).astype(np.int64)
+
+
+def _cumulative(shares: FloatArray, group: int) -> Iterator[tuple[int, FloatArray]]:
+    """The cumulative shares in blocks, each with its first place; of shares of a group, at most 1, if `group` > 1."""
+    before = 0.0
+    for first in range(0, len(shares), _BLOCK):
+        part = shares[first : first + _BLOCK]
+        part = part.copy() if group == 1 else np.minimum(part / group, 1.0)
+        part[0] += before
+        end = np.cumsum(part, out=part)
+        before = end[-1]
+        yield first, end
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -120,21 +121,13 @@ class Batch:
         """`success_R`, with NaN for rollouts with a hint, from which beliefs do not learn."""
         return np.where(self.hinted_R, np.nan, self.success_R)
 
-    def rollouts(self, rewards_R: FloatArray | None = None) -> Rollouts:
-        """The input of `batch_advantages`.
-
-        Args:
-            rewards_R: Total rewards that replace the batch's own, if stored correct responses were substituted. A
-                rollout with a new reward is a success.
-        """
-        success_R = self.success_R
-        if rewards_R is not None:
-            success_R = np.where(np.isnan(rewards_R) | (rewards_R == self.rewards_R), success_R, 1.0)
+    @cached_property
+    def _rollouts(self) -> Rollouts:
         return Rollouts(
             ids_R=self.ids_R,
             group_R=self.group_R,
-            rewards_R=self.rewards_R if rewards_R is None else rewards_R,
-            success_R=success_R,
+            rewards_R=self.rewards_R,
+            success_R=self.success_R,
             belief_R=self.belief_R,
             baseline_R=self.baseline_R,
             prior=(self.prior.alpha_P, self.prior.beta_P),
@@ -146,9 +139,22 @@ class Batch:
             round_R=self.round_R,
         )
 
+    def rollouts(self, rewards_R: FloatArray | None = None) -> Rollouts:
+        """The input of `batch_advantages`.
+
+        Args:
+            rewards_R: Total rewards that replace the batch's own, if stored correct responses were substituted. A
+                rollout with a new reward is a success.
+        """
+        if rewards_R is None or rewards_R is self.rewards_R:
+            return self._rollouts
+        success_R = np.where(np.isnan(rewards_R) | (rewards_R == self.rewards_R), self.success_R, 1.0)
+        return replace(self._rollouts, rewards_R=rewards_R, success_R=success_R)
+
     def sums(self) -> Sums:
         """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left out."""
-        return replace(self.rollouts(), success_R=self.learned_R).sums()
+        rollouts = self.rollouts()
+        return (replace(rollouts, success_R=self.learned_R) if self.hinted_R.any() else rollouts).sums()
 
     @classmethod
     def of(cls, rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums, trainer_step: int) -> "Batch":

@@ -202,8 +202,13 @@ class Costs:
             each_R = np.where(missing_R, self.expected(batch.ids_R, batch.belief_R)[1], each_R)
         return np.asarray(each_R + once_R / batch.counts_R)
 
-    def learn(self, batch: Batch) -> None:
-        """Learns the costs of a step's rollouts, except rollouts with a hint, which have another prompt."""
+    def lost(self, ids_R: Sequence[Id], belief_R: Beta) -> float:
+        """The expected cost of rollouts that were generated and never came, without their prompts."""
+        return 0.0 if self.price is None or not ids_R else float(self.expected(ids_R, belief_R)[1].sum())
+
+    def learn(self, batch: Batch, lost: float = 0.0) -> None:
+        """Learns the costs of a step's rollouts, except rollouts with a hint, which have another prompt; `lost` is
+        charged to the budget."""
         if self.price is None:
             return
         own_R, prompt_R = self._own(batch), _prompts(batch)
@@ -215,7 +220,7 @@ class Costs:
         if self.reported is not None:
             self.reported.learn(batch.reported)
         if self.budget is not None and batch.costs_R is not None:
-            self.budget.learn(float(batch.costs_R.sum()))
+            self.budget.learn(float(batch.costs_R.sum()) + lost)
 
     def described(self, batch: Batch) -> dict[str, float]:
         """Metrics of a step, before learning from it: the mean cost of a rollout, by its expected (`cost/expected`) and

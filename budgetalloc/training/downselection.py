@@ -5,11 +5,11 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError
-from budgetalloc.policies import Policy
+from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.policies import Policy, Step
 from budgetalloc.training.batch import Batch
 
-__all__ = ["check_kept_rows", "rows_to_train_on"]
+__all__ = ["check_kept_rows", "check_trains_at_once", "rows_to_train_on"]
 
 
 def rows_to_train_on(policy: Policy, batch: Batch, wanted: int, rewards_R: FloatArray | None = None) -> IntArray:
@@ -26,6 +26,13 @@ def rows_to_train_on(policy: Policy, batch: Batch, wanted: int, rewards_R: Float
     rewards_R = batch.rewards_R if rewards_R is None else rewards_R
     rows = policy.keep(batch.ids_R, rewards_R, wanted, batch.scores_RF, batch.success_R)
     return check_kept_rows(rows, len(batch), wanted, policy)
+
+
+def check_trains_at_once(policy: Policy, step: Step, generate: int) -> None:
+    """Raises `UnsupportedError` if the step has several rounds, or rollouts that are not trained on."""
+    if step.in_rounds() or generate > 1:
+        why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
+        raise UnsupportedError(f"{policy} {why}; this trainer trains at once on all that it generates.")
 
 
 def check_kept_rows(kept_R: ArrayLike, generated: int, wanted: int, policy: object) -> IntArray:

@@ -12,7 +12,7 @@ from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch
 from budgetalloc.values import mixed_group
 
-__all__ = ["by_kind", "describe", "explained", "lean", "of_advantages", "share_without_spread"]
+__all__ = ["by_kind", "describe", "explained", "lean", "of_advantages", "of_lost", "share_without_spread"]
 
 
 def describe(
@@ -110,6 +110,21 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
     }
     mass = float(size_R.sum())
     return metrics | ({"advantage/share_negative": float(size_R[advantages_R < 0].sum()) / mass} if mass > 0 else {})
+
+
+def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
+    """The number of rollouts that were requested and never came, and by how much the step became easier: the expected
+    success of what came minus that of all that was requested. It is positive if hard prompts were lost.
+
+    Args:
+        lost_R, came_R: The belief about the prompt of each rollout before the step.
+
+    >>> of_lost(Beta([1.0], [4.0]), Beta([2.0, 2.0, 2.0], [2.0, 2.0, 2.0]))
+    {'lost': 1.0, 'lost/easier': 0.075}
+    """
+    lost, came = lost_R.mean, came_R.mean
+    easier = {"lost/easier": round(float(came.mean() - np.append(came, lost).mean()), 9)} if lost.size else {}
+    return {"lost": float(lost.size)} | easier
 
 
 def share_without_spread(batch: Batch) -> float:

@@ -1,7 +1,6 @@
 """Rails: checks of beliefs and advantages at every step. While they fail, groups are uniform."""
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,7 @@ class Rails:
             of one rate for all prompts; `advantage/rms_grpo`, the root mean square that GRPO is expected to have on
             these prompts in groups of 8; and `fallback`, 1 if the step had uniform groups.
         """
-        rollouts = replace(rollouts, expected_R=None)
+        rollouts = rollouts.without_rule
         advantages_R, sums = batch_advantages(rollouts, "posterior", "group").values_R, rollouts.sums()
         known_R = ~np.isnan(rollouts.success_R)
         success_R, pool_rate = rollouts.success_R[known_R], rollouts.earlier.mean_success

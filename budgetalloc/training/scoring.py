@@ -83,6 +83,13 @@ class Scoring:
         partial = tuple(np.flatnonzero(returned.partial_F).tolist())
         return Measure(rule, in_force, tuple(self.names), slope, tuple(self.weights), total, partial)
 
+    @property
+    def settled(self) -> bool:
+        """Whether the success of a rollout depends on its own rewards only, from the beginning of a step."""
+        if self.rule is None or self.rule.fixed:
+            return self.rule is not None
+        return (self.total if self.rule == Rule() else self.range).range is not None
+
     def look(self, batch: Batch) -> dict[str, float]:
         """Checks a finished step's advantages (`rails`) and reward functions (`judges`), and returns their metrics."""
         metrics = {} if self.rails is None else self.rails.look(batch.rollouts())

@@ -1,7 +1,6 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -14,7 +13,7 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
@@ -23,13 +22,13 @@ from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.batch import Batch, Ended, Round, check_rows
 from budgetalloc.training.domain_learning import quotas_of_prompts
-from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.downselection import check_trains_at_once, rows_to_train_on
 from budgetalloc.training.learned import Learned
 from budgetalloc.training.log_writer import LogWriter, known_texts
+from budgetalloc.training.open_step import OpenStep
 from budgetalloc.training.options import Options
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
 from budgetalloc.training.single_thread import Exclusive
-from budgetalloc.training.success_measure import Measure
 
 __all__ = ["Session"]
 
@@ -50,8 +49,7 @@ class Session:
         pool: The distinct prompts of the dataset, for a policy that chooses among them.
         ledger: A file to which each step is appended.
         texts: The text of each prompt by id, for the file of texts next to the ledger.
-        at_once: Whether the loop generates a step's rollouts at once and trains on all of them. Policies that decide in
-            rounds, or generate more than they train on, are then refused.
+        at_once: Whether the loop generates once a step and trains on all rollouts. Other policies are then refused.
         trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the policy names a scale.
         quiet: Whether to suppress log messages.
         shadow: Another policy that watches the run and changes nothing of it (see `training.shadow`).
@@ -100,8 +98,7 @@ class Session:
             watcher = policy_to_watch(shadow, self.policy)
             own = options_to_watch(watcher, trainer_scale, {"scale": watcher.needs.scale, **options})
             same: dict[str, Any] = {"pool": pool, "domain": domain, "quotas": quotas, "mixture": mixture}
-            watching = Session(watcher, rewards, weights, quiet=True, resolved=own, **same)
-            self.shadow = Shadow(watching, quiet)
+            self.shadow = Shadow(Session(watcher, rewards, weights, quiet=True, resolved=own, **same), quiet)
         self.options = resolved or Options.of_loop(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
@@ -111,22 +108,24 @@ class Session:
         self.pool, self.pool_size = (Pool.of(pool) if len(pool) else ()), len(pool)
         self.written: list[LogWriter] = []  # writers that append each finished step to files
         self._ledger, self._texts, self._at_once, self._quiet = ledger, texts or {}, at_once, quiet
-        self._alone = Exclusive()
-        self._drop()
+        self._alone, self._suspended = Exclusive(), list[OpenStep]()
+        self._now: OpenStep | None = None
 
-    def _drop(self, step: Step | None = None, rollouts: int = 0) -> None:
-        self._step, self._rollouts = step, rollouts
-        self._rounds: list[Round] = []
-        self._measure: Measure | None = None
-        self._batch: Batch | None = None
-        self._wanted = 0  # rollouts of the last request, until some are observed
+    @property
+    def _open(self) -> OpenStep:
+        if self._now is None:
+            raise InputError("No step has begun: call begin(own_ids, rollouts, group) first.")
+        return self._now
 
     @property
     def step(self) -> Step:
         """The policy's current step; raises `InputError` if there is none."""
-        if self._step is None:
-            raise InputError("No step has begun: call begin(own_ids, rollouts, group) first.")
-        return self._step
+        return self._open.step
+
+    @property
+    def number(self) -> int:
+        """The number of the next step to begin, from 0: the steps that have ended or are suspended."""
+        return self.policy.estimator.step + len(self._suspended)
 
     def begin(self, own_ids: Sequence[Id], rollouts: int, group: int) -> None:
         """Begins the next step. An unfinished step is dropped, and the policy does not learn from it.
@@ -140,7 +139,7 @@ class Session:
             BudgetError: so many rollouts cannot be spent. UnsupportedError: the loop cannot serve this policy.
         """
         with self._alone("begin()"):
-            policy, bounds, costs = self.policy, self.options.bounds, self.costs.of_step
+            policy, bounds, costs, ahead = self.policy, self.options.bounds, self.costs.of_step, len(self._suspended)
             decide = uniform_groups(group) if self.fallen else None
             batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
             if self.shadow is not None:
@@ -150,45 +149,60 @@ class Session:
                 if not self._checked:
                     self.quotas.check(policy, bounds, generated, group)
                     self._checked = True
-                step = self.quotas.begin(policy, bounds, batch_P, generated, group, costs, decide)
+                step = self.quotas.begin(policy, bounds, batch_P, generated, group, costs, decide, ahead)
             else:
-                ids_P = bounds.offer(batch_P, self.pool, policy.seed, policy.estimator.step)
-                step = policy.begin(ids_P, bounds.budget(generated, len(ids_P), group), costs, decide=decide)
-            self._open(step, rollouts)
+                ids_P = bounds.offer(batch_P, self.pool, policy.seed, self.number)
+                budget = bounds.budget(generated, len(ids_P), group)
+                step = policy.begin(ids_P, budget, costs, decide=decide, ahead=ahead)
+            self._set(step, rollouts)
 
     def begin_among(self, ids_P: Sequence[Id], budget: Budget, rollouts: int, group: int) -> None:
         """Begins the next step among these candidates and with this budget."""
         with self._alone("begin_among()"):
             decide = uniform_groups(group) if self.fallen else None
-            self._open(self.policy.begin(ids_P, budget, self.costs.of_step, decide=decide), rollouts)
+            ahead = len(self._suspended)
+            self._set(self.policy.begin(ids_P, budget, self.costs.of_step, decide=decide, ahead=ahead), rollouts)
+
+    def suspend(self) -> None:
+        """Suspends the current step, so that the next one can begin before its rollouts are there."""
+        with self._alone("suspend()"):
+            self._suspended.append(self._open)
+            self._suspended.sort(key=lambda each: each.step.number)
+            self._now = None
+
+    def resume(self) -> None:
+        """Goes on with the oldest suspended step; an unfinished step is dropped. Raises `InputError` without one."""
+        with self._alone("resume()"):
+            if not self._suspended:
+                raise InputError("resume() without a suspended step: call suspend() after request() first.")
+            self._now = self._suspended.pop(0)
 
     @property
     def fallen(self) -> bool:
         """Whether the next step has uniform groups because beliefs or advantages are out of bounds (`rails`)."""
         return self.scoring.rails is not None and self.scoring.rails.fallen
 
-    def _open(self, step: Step, rollouts: int) -> None:
-        if self._at_once and (step.in_rounds() or self.options.generate > 1):
-            why = "decides in rounds" if step.in_rounds() else "generates more rollouts than it trains on"
-            raise UnsupportedError(f"{self.policy} {why}; this trainer trains at once on all that it generates.")
+    def _set(self, step: Step, rollouts: int) -> None:
+        if self._at_once:
+            check_trains_at_once(self.policy, step, self.options.generate)
         if self._ledger is not None and not self.written:  # only now: `load` may have set the policy's step
             self.written = [LogWriter(self._ledger, self.policy.estimator.step, partial(known_texts, self._texts))]
-        self._drop(step, rollouts)
+        self._now = OpenStep(step, rollouts)
 
-    def request(self) -> list[Id]:
-        """The prompt of each rollout to generate next; empty when the step is complete. Raises `InputError` if no
-        rollout of the last request was observed."""
+    def restart(self) -> None:
+        """Begins the current step again, with nothing requested and nothing observed."""
+        self._now = OpenStep(self.step.again(), self._open.rollouts)
+
+    def request(self, running: Collection[Id] = ()) -> list[Id]:
+        """The prompt of each rollout to generate next; empty when the step is complete, or waits for prompts `running`
+        (`Step.request`). Raises `InputError` if no rollout of the last request was observed."""
         with self._alone("request()"):
             step = self.step
-            if self._wanted:
-                raise InputError(
-                    f"request() before observe(): first observe the {self._wanted} rollouts of the last request; if "
-                    "all failed, observe([], [], [])."
-                )
-            ids_R = step.ids_P.repeat(step.request())
+            self._open.check_observed()
+            ids_R = step.ids_P.repeat(step.request(running))
             if step.hinted:
                 self.options.check_hint(self.policy)
-            self._wanted = len(ids_R)
+            self._open.wanted = len(ids_R)
             return ids_R
 
     def observe(
@@ -223,60 +237,46 @@ class Session:
             scores, lengths = check_rows(ids_R, scores_RF, lengths_R, self.scoring.names, completions_R)
             reported = self.costs.columns(costs_R, len(ids_R))
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
-            measure = self._measure or self.scoring.measure(rewards_R, scores)
+            measure = self._open.measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
             columns = lengths, step.hinted, prompt_lengths_R, step.round, reported, completions_R
             made = Round(list(ids_R), rewards_R, scores, success_R, *columns)
             step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
-            self._rounds.append(made)
-            self._measure, self._batch, self._wanted = measure, None, 0
+            self._open.add(made, measure)
 
     def record(self, trainer_step: int | None = None) -> Batch:
-        """The record of the step with the rollouts observed so far; raises `InputError` if there are none. The ledger
-        gets `trainer_step`, by default the policy's step."""
-        step = self.step
-        if self._measure is None:
-            raise InputError("end() before observe(): the step has no rollouts. Observe some, or begin another step.")
-        if self._batch is None:
-            at = self.policy.estimator.step if trainer_step is None else trainer_step
-            batch = Batch.of(self._rounds, step, self._measure, self.scoring.sums, at)
-            self._batch = replace(batch, costs_R=self.costs.paid(batch))
-        return self._batch
+        """The record of the rollouts observed so far, at least one, with `trainer_step` (by default the policy's)."""
+        at = self.policy.estimator.step if trainer_step is None else trainer_step
+        return self._open.record(at, self.scoring.sums, self.costs)
 
     def end(self, advantages_R: FloatArray | None = None) -> Ended:
         """Ends the step: writes it to the ledger, and then lets the policy learn from it.
-
-        If an error is raised before that, nothing is learned and the step can go on.
 
         Args:
             advantages_R: The advantages that are trained on, if the trainer computed them.
 
         Raises:
-            InputError: no step has begun, no rollout was observed, or the policy wants more rollouts.
+            InputError: no step has begun, no rollout was observed, or the policy wants more. The step can go on then.
         """
         with self._alone("end()"):
-            step = self.step
-            if step.unfinished or self._wanted:
-                raise InputError(
-                    f"end(): {self.policy} wants more rollouts. Generate and observe what request() returns, until it "
-                    "returns nothing; or begin another step, which drops this one."
-                )
-            if self._measure is not None and not any(made.ids_R for made in self._rounds):  # all failed
-                self._drop()
+            now, step = self._open, self.step
+            now.check_complete()
+            if now.failed:
+                self._now = None
                 metrics = self._learned.learn(None, step, self.options, self._quiet)
                 return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
             batch = self.record()
             if advantages_R is None:
-                kept_R = rows_to_train_on(self.policy, batch, self._rollouts)
+                kept_R = rows_to_train_on(self.policy, batch, now.rollouts)
                 advantages_R = self.options.advantages(batch).values_R
                 trained_R = advantages_R[kept_R]
             else:  # those of the rows that the trainer kept
                 kept_R, trained_R = np.arange(len(batch)), advantages_R
-            metrics = self._learned.metrics(batch, trained_R, self.options, self.pool_size)
+            metrics = self._learned.metrics(batch, trained_R, step, self.options, self.pool_size)
             for write in self.written:
                 write(batch)
             metrics |= self._learned.learn(batch, step, self.options, self._quiet)
-            self._drop()
+            self._now = None
             return Ended(batch, advantages_R, kept_R, metrics)
 
     @property

@@ -30,6 +30,8 @@ _FILL: dict[str, tuple[str, float] | None] = {
     "sampling_per_token_logps": ("right", 0),
     "importance_sampling_ratio": ("right", 1),
     "advantages": None,
+    "branch_ids": ("right", -1),  # of `experimental.trees`
+    "branch_weights": None,
 }
 
 
@@ -79,7 +81,7 @@ def gather_rounds(
 def _padding(name: str, pad_token_id: int) -> tuple[str | None, float]:
     """The side and the value that pad this entry of TRL's batch."""
     side, value = _FILL[name] or (None, 0)
-    return side, pad_token_id if name.endswith("_ids") else value
+    return side, pad_token_id if name in ("prompt_ids", "completion_ids") else value
 
 
 def _places(sizes: Sequence[int], processes: int) -> IntArray:

@@ -11,6 +11,8 @@ from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.trl.compatibility import Facts, not_a_grpo_trainer, refusals, unnamed_tasks
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
+from budgetalloc.trl.experimental.trees.rollouts import Trees
+from budgetalloc.trl.experimental.trees.rollouts import refusals as tree_refusals
 
 __all__ = ["HELD", "SEAM", "check_compatible", "check_only_one", "check_trainer", "no_decision"]
 
@@ -74,6 +76,9 @@ def check_compatible(
         raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
     for error in refusals(Facts.of(trainer, prompts), policy, options):
         raise error
+    if isinstance(trainer.rollout_func, Trees):
+        for refusal in tree_refusals(trainer, policy, options):
+            raise refusal
     prompts.check()
     if options.baseline is not None:
         return None

@@ -7,73 +7,89 @@ from typing import Any
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.training.prompts import turns
-from budgetalloc.trl.prefetch import PreparedStep
-from budgetalloc.trl.processes import decide_on_rank_0, gather, rows_of_process
+from budgetalloc.trl.prefetch import PreparedRound
+from budgetalloc.trl.processes import from_rank_0, gather, rows_of_process
 from budgetalloc.trl.training import Rows, Training
 
-__all__ = ["copied", "decide", "prefetch_next_step", "rows_of", "rows_of_batch", "take_or_begin_step"]
+__all__ = ["copied", "decide", "prefetch_next_step", "rows_of", "rows_of_batch"]
 
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
 
-def take_or_begin_step(training: Training, inputs: Rows) -> PreparedStep:
-    """Begins the policy's step, unless a prefetched one is still valid."""
-    session, accelerator = training.session, training.trainer.accelerator
-    rollouts, group = len(inputs) * accelerator.num_processes, training.trainer.num_generations
-    from_loader = session.options.bounds.candidates != "all"
-    opened = None if training.ahead is None else training.ahead.take((session.policy.estimator.step, len(inputs)))
-    if opened is None:
-        own_ids_R = gather(accelerator, training.prompts.ids(inputs) if from_loader else [])
-        session.begin(own_ids_R, rollouts, group)
-        opened = PreparedStep(own_ids_R)
-    if session.shadow is not None and not from_loader and session.shadow.from_loader:
-        session.shadow.offer(gather(accelerator, training.prompts.ids(inputs)), rollouts, group)
-    return opened
-
-
 def prefetch_next_step(training: Training, rollouts: int) -> None:
-    """Begins the next step in a thread, if its decision depends only on what is known now."""
-    session, group = training.session, training.trainer.num_generations
-
-    def opened() -> PreparedStep:
-        session.begin([], rollouts, group)
-        ids_R = session.request()
-        rows = rows_of(training, _with_turns(training, ids_R, 0), {})
-        return PreparedStep([], (ids_R, rows) if ids_R else None)
-
+    """Decides the next step in a thread, if its decision depends only on what is known now."""
     if training.ahead is not None:
-        training.ahead.begin((session.policy.estimator.step, rollouts), opened)
+        key = training.session.policy.estimator.step, rollouts
+        training.ahead.begin(key, lambda: _first_round(training, [], rollouts, {}))
 
 
-def _with_turns(training: Training, ids_R: list[Id], number: int) -> list[tuple[Id, int]]:
-    """Each prompt of this round with the rollout's turn among the rows of its prompt."""
-    policy = training.session.policy
+def _first_round(training: Training, own_ids_R: list[Id], rollouts: int, own_rows: dict[Id, Rows]) -> PreparedRound:
+    """Begins the policy's step and decides its first round; the last argument is as in `rows_of`."""
+    training.session.begin(own_ids_R, rollouts, training.trainer.num_generations)
+    return _next_round(training, 0, own_rows)
+
+
+def _next_round(training: Training, number: int, own_rows: dict[Id, Rows]) -> PreparedRound:
+    session = training.session
+    ids_R = session.request()
+    rows = _rows_of_round(training, ids_R, number, own_rows)
+    return PreparedRound(ids_R, rows, session.step.hinted, session.step.in_rounds())
+
+
+def _rows_of_round(training: Training, ids_R: list[Id], number: int, own_rows: dict[Id, Rows]) -> Rows:
+    """The rows of this process: each prompt has a turn among the rows of its prompt."""
+    policy, accelerator = training.session.policy, training.trainer.accelerator
     turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
-    return list(zip(ids_R, turn_R, strict=True))
+    turned_R = list(zip(ids_R, turn_R, strict=True))
+    return rows_of(training, rows_of_process(turned_R, accelerator.process_index, accelerator.num_processes), own_rows)
 
 
-def decide(training: Training, opened: PreparedStep, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
+def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
     """For each round: the prompts of all processes' rows, and the rows of this process.
 
-    Process 0 decides and broadcasts the decision. All processes observe the rewards of all.
+    Process 0 decides, or has decided already in a thread, and broadcasts the decision in this thread. The other
+    processes read no beliefs to decide. All processes observe the rewards of all.
     """
-    session, accelerator = training.session, training.trainer.accelerator
+    session, accelerator, group = training.session, training.trainer.accelerator, training.trainer.num_generations
+    rollouts = len(inputs) * accelerator.num_processes
+    from_loader = session.options.bounds.candidates != "all"
+    own_ids_R = gather(accelerator, training.prompts.ids(inputs)) if from_loader else []
     if session.options.keep_batch:
-        yield opened.own_ids_R, inputs
+        session.begin(own_ids_R, rollouts, group)
+        yield own_ids_R, inputs
         return
-    step = session.step
+    watched_R = None
+    if session.shadow is not None and not from_loader and session.shadow.from_loader:
+        watched_R = gather(accelerator, training.prompts.ids(inputs))
     own_rows = rows_of_batch(training, inputs) if session.options.bounds.candidates == 1 else {}
-    if opened.first is not None:
-        yield opened.first
-        if not step.in_rounds():
+
+    def compute() -> PreparedRound:
+        if number > 0:
+            return _next_round(training, number, own_rows)
+        key = session.policy.estimator.step, rollouts
+        ready = None if training.ahead is None else training.ahead.take(key)
+        return ready or _first_round(training, own_ids_R, rollouts, own_rows)
+
+    def encode(made: PreparedRound) -> list[int]:
+        return [made.hinted, made.more, *session.step.ids_P.find(made.ids_R).tolist()]
+
+    def decode(numbers: list[int]) -> PreparedRound:
+        hinted, more, *places = numbers
+        if number == 0:
+            session.begin(own_ids_R, rollouts, group)
+        session.step.hinted, session.step.round = bool(hinted), number
+        ids_R = [session.step.ids_P[at] for at in places]
+        return PreparedRound(ids_R, _rows_of_round(training, ids_R, number, own_rows), bool(hinted), bool(more))
+
+    for number in itertools.count():
+        made = from_rank_0(accelerator, compute, encode, decode, rollouts * session.options.generate + 2)
+        if number == 0 and watched_R is not None and session.shadow is not None:
+            session.shadow.offer(watched_R, rollouts, group)
+        if not made.ids_R:
             return
-    for number in itertools.count(0 if opened.first is None else 1):
-        ids_R, step.hinted = decide_on_rank_0(accelerator, lambda: (session.request(), step.hinted))
-        if not ids_R:
+        yield made.ids_R, made.rows
+        if not made.more:
             return
-        turn_R = _with_turns(training, ids_R, number)
-        mine_R = rows_of_process(turn_R, accelerator.process_index, accelerator.num_processes)
-        yield ids_R, rows_of(training, mine_R, own_rows)
 
 
 def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:

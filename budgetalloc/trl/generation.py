@@ -9,6 +9,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.trl.batch_merge import drop_fillers
+from budgetalloc.trl.experimental.trees.rollouts import Trees
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import gather, rows_of_process
 from budgetalloc.trl.reports import reports
@@ -39,7 +40,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     if training.session.step.hinted and options.hint is not None:
         rows = [options.hint(row) for row in rows]
     mine_R = rows_of_process(ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes)
-    scored: list[tuple[torch.Tensor, torch.Tensor, list[tuple[int, list[Any]]]]] = []
+    scored: list[tuple[torch.Tensor, IntArray, list[list[Any]]]] = []
     weighed = training.session.costs.reported
     names = () if weighed is None else weighed.names
     score = trainer._calculate_rewards
@@ -48,12 +49,12 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
         # Added only here: an environment's reset() gets the columns of its row, and may not accept this one.
         grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
         rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
-        lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
-        lengths = trainer.accelerator.gather(lengths)  # TRL gathered the rewards already, in the same order
-        keys = [hash(tuple(ids)) for ids in completion_ids_list]  # of integers: the same in all processes
-        said = zip(keys, reports(trainer, names, grouped, completions), strict=True)
-        reported = gather(trainer.accelerator, list(said))
-        scored.append((rewards[:wanted], lengths[:wanted], reported[:wanted]))
+        # Lengths and keys together, because each exchange waits; hashes of integers are the same in all processes.
+        known = [(len(ids), hash(tuple(ids))) for ids in completion_ids_list]
+        known_R2 = trainer.accelerator.gather(torch.tensor(known, device=rewards.device))[:wanted].cpu().numpy()
+        # TRL gathered the rewards already, in the same order.
+        reported = gather(trainer.accelerator, reports(trainer, names, grouped, completions))[:wanted] if names else []
+        scored.append((rewards[:wanted], known_R2, reported))
         rewards = rewards.clone()
         rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
         return rewards
@@ -62,21 +63,26 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     # With chosen rows each row is therefore a group of one; the advantages are replaced afterwards.
     size = trainer.num_generations if options.keep_batch else 1
     one_row_groups = patched_attribute(trainer, "num_generations", size)
+    trees = trainer.rollout_func if isinstance(trainer.rollout_func, Trees) else None
+    if trees is not None:
+        trees.begin(mine_R)
     with patched_attribute(trainer, "_calculate_rewards", score_and_keep), one_row_groups:
         output = training.generate(rows)
+    if trees is not None:
+        output |= trees.branches(output["completion_ids"].size(1))
     if not scored:
         raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
-    rewards_per_func, lengths, reported = scored[-1]
+    rewards_per_func, known_R2, reported = scored[-1]
     prompt_lengths_R = None
     if training.session.costs.price is not None:
         prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
         prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
     scores_RF = rewards_per_func.cpu().double().numpy()
-    costs_R = {name: [row[at] for _, row in reported] for at, name in enumerate(names)} if names else None
+    costs_R = {name: [row[at] for row in reported] for at, name in enumerate(names)} if names else None
     rewards_R = total_rewards(trainer, rewards_per_func)
-    keys_R = [key for key, _ in reported]
-    return Scored(scores_RF, lengths.cpu().numpy(), rewards_R, prompt_lengths_R, costs_R, keys_R), output
+    lengths_R, keys_R = known_R2[:, 0], known_R2[:, 1].tolist()
+    return Scored(scores_RF, lengths_R, rewards_R, prompt_lengths_R, costs_R, keys_R), output
 
 
 def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:

@@ -9,16 +9,20 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.trl.batch_merge import gather_rounds, merge_rounds, process_share, select_rows
-from budgetalloc.trl.processes import decide_on_rank_0
+from budgetalloc.trl.experimental.trees.advantages import tree_advantages
+from budgetalloc.trl.processes import from_rank_0
 from budgetalloc.trl.training import Training
 
-__all__ = ["batch_to_train_on", "everyones_advantages", "put_advantages"]
+__all__ = ["batch_to_train_on", "put_advantages"]
 
 
 def batch_to_train_on(
     training: Training, batch: Batch, sizes: list[int], outputs: list[dict[str, Any]], total: int
-) -> dict[str, Any]:
-    """TRL's batch of `total` rows in all processes, from its batches of the rounds, which have these sizes."""
+) -> tuple[dict[str, Any], FloatArray]:
+    """TRL's batch of this process, and the advantages of all processes' rows.
+
+    The batches have `total` rows in all, and are made of TRL's batches of the rounds, which have these sizes.
+    """
     policy, options, reuse = training.session.policy, training.session.options, training.reuse
     trainer, accelerator = training.trainer, training.trainer.accelerator
     pad_token_id = trainer._tokenizer.pad_token_id
@@ -28,7 +32,9 @@ def batch_to_train_on(
     # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts only.
     swap = None if reuse is None else reuse.substitute(output, batch)
     trained_R = batch.rewards_R if swap is None else swap.rewards_R
-    if options.baseline is not None:
+    if "branch_ids" in output:
+        _put_branch_advantages(training, batch, output)
+    elif options.baseline is not None:
         advantages_R = options.advantages(batch, trained_R).values_R
         fresh_R = advantages_R.copy()
         if swap is not None:
@@ -38,16 +44,34 @@ def batch_to_train_on(
             output = reuse.put_back(output, swap, advantages_R)
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
-        kept_R = decide_on_rank_0(accelerator, lambda: rows_to_train_on(policy, batch, total, trained_R))
+        kept_R = from_rank_0(
+            accelerator, lambda: rows_to_train_on(policy, batch, total, trained_R), np.ndarray.tolist, np.array, total
+        )
         output = select_rows(output, kept_R)
     if shared:
         output = process_share(output, accelerator.process_index, accelerator.num_processes)
-    return output if reuse is None else reuse.refill(output, batch, kept_R)
+    if reuse is not None:
+        output = reuse.refill(output, batch, kept_R)
+    if output["advantages"].dim() == 2:  # by branch, in one process
+        everyones = _mean_over_tokens(output["advantages"], output["completion_mask"]).cpu()
+    elif options.baseline is None or reuse is not None:
+        everyones = accelerator.gather(output["advantages"]).cpu()
+    else:  # every process computed them: an exchange would wait
+        everyones = torch.as_tensor(advantages_R[kept_R], dtype=output["advantages"].dtype)
+    return output, np.asarray(everyones.double().numpy())
 
 
-def everyones_advantages(trainer: Any, output: dict[str, Any]) -> FloatArray:
-    """The advantages that all processes train on, one per row."""
-    return np.asarray(trainer.accelerator.gather(output["advantages"]).cpu().double().numpy())
+def _put_branch_advantages(training: Training, batch: Batch, output: dict[str, Any]) -> None:
+    """Replaces a number for each rollout by one for each token, which TRL's losses accept; its table gets the means."""
+    branch_RT, weight_R = output.pop("branch_ids").cpu().numpy(), output.pop("branch_weights").cpu().double().numpy()
+    values_RT = tree_advantages(batch, training.session.options, branch_RT, weight_R)
+    values = torch.as_tensor(values_RT, dtype=output["advantages"].dtype, device=output["advantages"].device)
+    put_advantages(training.trainer, output, _mean_over_tokens(values, output["completion_mask"]).cpu().numpy())
+    output["advantages"] = values
+
+
+def _mean_over_tokens(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
 
 def put_advantages(trainer: Any, output: dict[str, Any], advantages_R: FloatArray) -> None:

@@ -11,22 +11,26 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.policies import Needs
 from budgetalloc.training.options import Options
 
-__all__ = ["Prefetch", "PreparedStep", "T", "can_prefetch"]
+__all__ = ["Prefetch", "PreparedRound", "T", "can_prefetch"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedStep:
-    """A step that was begun.
+class PreparedRound:
+    """The rollouts that the policy requests in a round.
 
     Args:
-        own_ids_R: The prompt of each row of all processes, if the loader's rows are the candidates.
-        first: The first round's prompts and rows, if they were prefetched.
+        ids_R: The prompt of each rollout of all processes; empty if the step is complete.
+        rows: The rows of this process.
+        hinted: Whether they are generated with a hint.
+        more: Whether the policy may request more in this step.
     """
 
-    own_ids_R: list[Id]
-    first: tuple[list[Id], list[dict[str, Any]]] | None = None
+    ids_R: list[Id]
+    rows: list[dict[str, Any]]
+    hinted: bool
+    more: bool
 
 
 class Prefetch(Generic[T]):
@@ -66,12 +70,16 @@ class Prefetch(Generic[T]):
 
 
 def can_prefetch(trainer: Any, needs: Needs, options: Options) -> bool:
-    """Whether a decision depends only on what is known after the previous step, and a thread does no harm."""
+    """Whether this process decides, a decision depends only on what is known after the previous step, and a thread does
+    no harm.
+
+    The thread calls no collective operation: those of two threads would meet in another order in each process.
+    """
     return (
-        needs.ahead
+        trainer.accelerator.process_index == 0
+        and needs.ahead
         and options.bounds.candidates == "all"
         and options.cost in (None, "tokens")  # seconds are learned later, and a function of the user's may be anything
-        and trainer.accelerator.num_processes == 1
         and not trainer.args.dataloader_num_workers  # which are forked
         and isinstance(trainer.train_dataset, Dataset)
         and trainer.train_dataset.format["type"] != "custom"  # a function of the user's

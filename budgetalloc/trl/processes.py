@@ -1,18 +1,20 @@
 """Several processes: rank 0 decides and broadcasts; the arguments of all processes must be equal."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from accelerate.utils import broadcast_object_list, gather_object
+import torch
+from accelerate.utils import broadcast, broadcast_object_list, gather_object
 
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 
-__all__ = ["T", "check_same_arguments", "decide_on_rank_0", "gather", "rows_of_process", "same_everywhere"]
+__all__ = ["T", "check_same_arguments", "from_rank_0", "gather", "rows_of_process", "same_everywhere"]
 
 T = TypeVar("T")
+_FAILED = -1  # in place of the length of a message
 
 
 def gather(accelerator: Any, items: list[Any]) -> list[Any]:
@@ -20,23 +22,40 @@ def gather(accelerator: Any, items: list[Any]) -> list[Any]:
     return list(gather_object(items)) if accelerator.num_processes > 1 else items
 
 
-def decide_on_rank_0(accelerator: Any, decide: Callable[[], T]) -> T:
-    """The result of `decide` in process 0, broadcast as a pickle to all processes. If it raises, all raise."""
+def from_rank_0(
+    accelerator: Any,
+    compute: Callable[[], T],
+    encode: Callable[[T], Sequence[int]],
+    decode: Callable[[list[int]], T],
+    most: int,
+) -> T:
+    """The result of `compute` in process 0, in all processes. If it raises, all raise.
+
+    The result is broadcast as a tensor of fixed size, because a pickled object needs a second broadcast, of its size.
+
+    Args:
+        accelerator: Of this process.
+        compute: Called in process 0.
+        encode: Writes a result as at most `most` integers.
+        decode: Reads these integers in the other processes.
+        most: The same in all processes.
+    """
     if accelerator.num_processes == 1:
-        return decide()
-    answer: T | None = None
+        return compute()
+    numbers: Sequence[int] = ()
     error: Exception | None = None
     if accelerator.process_index == 0:
         try:
-            answer = decide()
+            answer = compute()
+            numbers = encode(answer)
         except Exception as raised:  # the other processes wait: send them the error before raising
             error = raised
-    message = broadcast_object_list([answer, None if error is None else f"{type(error).__name__}: {error}"])
-    if error is not None:
-        raise error
-    if message[1] is not None:
-        raise BudgetallocError(f"Process 0 failed to decide, and all processes stop. It raised {message[1]}")
-    return message[0]  # type: ignore[no-any-return]
+    message = [_FAILED if error else len(numbers), *numbers, *[0] * (most - len(numbers))]
+    length, *sent = broadcast(torch.tensor(message, device=accelerator.device)).tolist()
+    if length == _FAILED:
+        (text,) = broadcast_object_list([f"{type(error).__name__}: {error}"])
+        raise error or BudgetallocError(f"Process 0 failed to decide, and all processes stop. It raised {text}")
+    return answer if accelerator.process_index == 0 else decode(sent[:length])
 
 
 def rows_of_process(ids_R: list[T], process: int, processes: int) -> list[T]:

@@ -9,9 +9,9 @@ from typing import Any
 from budgetalloc.errors import InputError
 from budgetalloc.training.batch import Batch
 from budgetalloc.training.metrics import share_without_spread
-from budgetalloc.trl.decision import decide, prefetch_next_step, take_or_begin_step
+from budgetalloc.trl.decision import decide, prefetch_next_step
 from budgetalloc.trl.generation import generate
-from budgetalloc.trl.outputs import batch_to_train_on, everyones_advantages
+from budgetalloc.trl.outputs import batch_to_train_on
 from budgetalloc.trl.training import Rows, Training
 
 __all__ = ["log", "run_step"]
@@ -22,11 +22,10 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     trainer, session = training.trainer, training.session
     started, generating = time.perf_counter(), 0.0
     session.costs.begin()
-    opened = take_or_begin_step(training, inputs)
     outputs: list[dict[str, Any]] = []
     sizes: list[int] = []  # of the rounds
     total = len(inputs) * trainer.accelerator.num_processes
-    for ids_R, rows in decide(training, opened, inputs):
+    for ids_R, rows in decide(training, inputs):
         generation_started = time.perf_counter()
         made, output = generate(training, ids_R, rows)
         generating += time.perf_counter() - generation_started
@@ -39,8 +38,8 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
             f"at least {total}."
         )
     step, batch = session.step, session.record(trainer.state.global_step)
-    output = batch_to_train_on(training, batch, sizes, outputs, total)
-    metrics = session.end(everyones_advantages(trainer, output)).metrics
+    output, everyones_R = batch_to_train_on(training, batch, sizes, outputs, total)
+    metrics = session.end(everyones_R).metrics
     if training.trackers is not None:
         training.trackers.add(batch)
     options = session.options
@@ -48,7 +47,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
         training.watch.check_step(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
-    prefetch_next_step(training, len(inputs))
+    prefetch_next_step(training, total)
     return output, batch
 
 

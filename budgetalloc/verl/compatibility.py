@@ -9,7 +9,7 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
 from budgetalloc.training.options import Options
 
-__all__ = ["SEAM", "check_config", "check_decisions", "check_verl"]
+__all__ = ["BUFFER_SEAM", "SEAM", "check_config", "check_decisions", "check_rounds", "check_verl"]
 
 SEAM = (
     "init",
@@ -19,6 +19,7 @@ SEAM = (
     "_load_checkpoint",
     "_save_checkpoint",
     "_next_train_batch",
+    "_submit_batch_to_rollout",
     "_step_once",
     "_balance_batch",
     "_compute_advantage",
@@ -26,9 +27,20 @@ SEAM = (
 """The methods of verl's trainer (0.9.1) that budgetalloc replaces or calls."""
 
 
-def check_verl(trainer: type, version: str) -> None:
-    """Raises `UnsupportedError` if verl's trainer lacks a method that budgetalloc replaces."""
-    missing = [name for name in SEAM if not hasattr(trainer, name)]
+BUFFER_SEAM = (
+    "_sync_metadata_from_transfer_queue",
+    "_terminal_eviction_reasons",
+    "_evict_terminal_groups",
+    "_sampleable_terminal_keys",
+    "_has_enough_samples",
+    "_select_prompt_uids",
+)
+"""The methods of its asynchronous replay buffer that `PlannedReplayBuffer` replaces."""
+
+
+def check_verl(trainer: type, version: str, seam: Sequence[str] = SEAM) -> None:
+    """Raises `UnsupportedError` if verl's trainer or its replay buffer lacks a method that budgetalloc replaces."""
+    missing = [name for name in seam if not hasattr(trainer, name)]
     if missing:
         raise UnsupportedError(
             f"verl {version} has no {trainer.__name__}.{missing[0]}, which trainer_mode=budgetalloc needs (missing: "
@@ -115,8 +127,10 @@ def check_config(config: Any, policy: Policy, options: Options, uses_critic: boo
             raise UnsupportedError(f"trainer_mode={config.trainer.v1.trainer_mode} does not work with {what}.")
 
 
-def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollouts: int, group: int) -> None:
+def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollouts: int, group: int) -> bool:
     """Raises if the policy could not decide a step; called before the models are loaded.
+
+    Returns whether it decides in rounds.
 
     Args:
         policy: The policy to attach.
@@ -127,7 +141,6 @@ def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollout
 
     Raises:
         InputError: there are too few prompts. BudgetError: the bounds contradict each other or the rollouts of a step.
-        UnsupportedError: the policy decides in rounds.
     """
     batch = rollouts // group
     if options.bounds.candidates != "all" and len(ids) < batch:
@@ -136,8 +149,36 @@ def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollout
     for count in possible_step_sizes(policy, rollouts):
         options.bounds.budget(options.generate * count, len(some), group).check(len(some))
     step = policy.begin(some, options.bounds.budget(options.generate * rollouts, len(some), group))
-    if step.in_rounds():
-        raise UnsupportedError(
-            f"{policy} decides in rounds, each on the rewards of the rounds before, and verl generates a step at once. "
-            "Use a policy that decides once a step, such as adaptive, thompson or knapsack, or TRL."
-        )
+    return step.in_rounds()
+
+
+def check_rounds(config: Any, policy: Policy, *, ahead: bool = False) -> None:
+    """Raises `UnsupportedError` for settings of verl with which a policy cannot decide in rounds.
+
+    Args:
+        config: verl's configuration.
+        policy: A policy that decides in rounds.
+        ahead: Whether verl generates ahead of training.
+    """
+    reward_model = config.reward.reward_model
+    refused = [
+        (
+            ahead,
+            "an asynchronous trainer, whose batches hold groups of several decisions. Use trainer_mode=budgetalloc",
+        ),
+        (
+            bool(reward_model.enable) and not reward_model.enable_resource_pool,
+            "a colocated reward model, which scores a step at its end. Set reward.reward_model.enable_resource_pool="
+            "True, or use a policy that decides once a step, such as adaptive",
+        ),
+        (
+            bool(config.algorithm.use_kl_in_reward),
+            "algorithm.use_kl_in_reward=True: verl computes the penalty at the end of a step. Use "
+            "actor_rollout_ref.actor.use_kl_loss=True",
+        ),
+    ]
+    for applies, what in refused:
+        if applies:
+            raise UnsupportedError(
+                f"{policy} decides in rounds, by rewards within the step. It does not work with {what}."
+            )

@@ -17,7 +17,7 @@ TRAINERS = "verl.trainer.ppo.v1"
 def register() -> None:
     """Registers the trainer modes. If that fails, a warning says why, and verl goes on without them."""
     try:
-        for name in ("trainer", "async_trainer"):
+        for name in ("sync_trainer", "async_trainer"):
             importlib.import_module(f"budgetalloc.verl.{name}")
     except Exception as error:
         version = getattr(sys.modules.get("verl"), "__version__", "of unknown version")

@@ -2,11 +2,12 @@
 
 import importlib
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_type, nearest, shown
+from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_number, check_type, nearest, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
 from budgetalloc.policies.pacing_policy import Paced, pacing_plan
@@ -20,7 +21,8 @@ __all__ = ["PENALTY", "REWARD", "Settings", "build"]
 logger = logging.getLogger(__name__)
 
 _OPTIONS = (*PLAIN, "domain", "quotas", "mixture")
-_KEYS = ("policy", *_OPTIONS, "pacing", "prompt_id", "features", "shadow", "ledger", "allow_dataset_change")
+_OWN = ("pacing", "prompt_id", "features", "shadow", "ledger", "allow_dataset_change", "straggler_timeout")
+_KEYS = ("policy", *_OPTIONS, *_OWN)
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""
 
@@ -35,6 +37,7 @@ class Settings:
         features: Columns of the dataset, "text" or "run:PATH", as in `AdaptiveGRPOCallback`; None for no features.
         ledger: A file to which every rollout is appended, or None.
         allow_dataset_change: Whether a run may resume with another dataset.
+        straggler_timeout: Seconds after which a batch of `budgetalloc_async` stops waiting for its oldest rollouts.
 
     >>> settings = Settings.read({"policy": {"name": "knapsack", "seed": 1}, "floor": 0}, deviation=True, penalty=False)
     >>> session = settings.session
@@ -47,6 +50,7 @@ class Settings:
     features: str | tuple[str, ...] | None
     ledger: str | None
     allow_dataset_change: bool
+    straggler_timeout: float = 600.0
 
     @classmethod
     def read(cls, given: Mapping[str, Any], *, deviation: bool, penalty: bool, ahead: bool = False) -> "Settings":
@@ -100,7 +104,11 @@ class Settings:
         session = Session(policy, names, weights, resolved=options)
         if given.get("shadow") is not None:
             session.shadow = _shadow(given["shadow"], session, "group" if deviation else "none", asked, ahead)
-        return cls(session, given.get("prompt_id"), features, given.get("ledger"), allow)
+        patience = given.get("straggler_timeout", 600.0)
+        patience = check_number("budgetalloc.straggler_timeout", patience, 0, math.inf, without=(0,))
+        if not ahead and "straggler_timeout" in given:
+            raise InputError("budgetalloc.straggler_timeout is for trainer_mode=budgetalloc_async: leave it out.")
+        return cls(session, given.get("prompt_id"), features, given.get("ledger"), allow, patience)
 
 
 def _shadow(shadow: Any, run: Session, scale: str, asked: Mapping[str, Any], ahead: bool) -> Shadow:
@@ -123,20 +131,25 @@ def _shadow(shadow: Any, run: Session, scale: str, asked: Mapping[str, Any], ahe
 def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     """The policy of this name, or of a mapping with `name` and the arguments of its function.
 
-    A name with dots is imported: a function that returns a `Policy`. Errors name the setting `name`.
+    A name with dots is imported: a function that returns a `Policy`. Its argument `policy` may be another policy, by
+    name or mapping. Errors name the setting `name`.
 
     >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
     3
+    >>> build({"name": "budgetalloc.policies.growing", "policy": "adaptive", "most": 4})
+    growing(adaptive(seed=0), first=2, most=4)
     """
     asked = {"name": policy} if isinstance(policy, str) else policy
     if not isinstance(asked, Mapping) or not isinstance(asked.get("name"), str):
         raise InputError(f"{name}={shown(policy)}: give a name of `budgetalloc methods`, or a mapping with it.")
     options = {key: value for key, value in asked.items() if key != "name"}
+    if "policy" in options:
+        options["policy"] = build(options["policy"], f"{name}.policy")
     module, _, function = asked["name"].rpartition(".")
     if not module:
         return policy_of(function, name, **options)
     try:
-        build = getattr(importlib.import_module(module), function)
+        own = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise InputError(f"{name}={asked['name']!r} cannot be imported: {error}.") from error
-    return policy_of(build, name, **options)
+    return policy_of(own, name, **options)

@@ -1,39 +1,33 @@
-"""The trainer mode "budgetalloc" of verl: its synchronous trainer, with the prompts and counts of a policy."""
+"""Attaches a policy to one of verl's trainers."""
 
 import logging
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import verl
 from omegaconf import OmegaConf
 from verl.trainer.ppo.utils import need_critic
-from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
-from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils
-from verl.utils.dataset.rl_dataset import collate_fn
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
-from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
+from budgetalloc.policies.pacing_policy import possible_step_sizes
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
-from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.prompt_features import policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.verl import transfer_queue
-from budgetalloc.verl.compatibility import check_config, check_decisions, check_verl
-from budgetalloc.verl.decision import rows_to_roll_out
+from budgetalloc.verl.compatibility import check_config, check_decisions, check_rounds, check_verl
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import Settings
 
-__all__ = ["MODE", "AdaptivePPOTrainer", "AttachedTrainer", "column"]
+__all__ = ["MODE", "AttachedTrainer", "column"]
 
 logger = logging.getLogger(__name__)
 MODE = "budgetalloc"
@@ -83,7 +77,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.session.pool = () if self.options.bounds.candidates == 1 else pool
         self.session.pool_size = len(pool)
         if not self.options.keep_batch:
-            check_decisions(self.policy, self.options, pool, self._rollouts, self._group)
+            if check_decisions(self.policy, self.options, pool, self._rollouts, self._group):
+                check_rounds(self.config, self.policy, ahead=self.verl_mode != "sync")
             if shared := self.prompts.shared_ids_warning():
                 logger.warning(shared)
         quotas = self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
@@ -103,12 +98,19 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
 
     def _observe(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> None:
         """Passes the rollouts that came back to the session, and sets `batch` to their record."""
+        self._tell(batch, sessions, ids_R)
+        self.batch = self.session.record(self.global_steps)
+
+    def _tell(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> None:
+        """Passes these rollouts to the session."""
+        if not ids_R:
+            self.session.observe([], np.zeros((0, len(self.scoring.names))), [])
+            return
         scores_RF = transfer_queue.scores(batch, sessions, self.scoring.names)
         reported = self.session.costs.reported
         costs_R = None if reported is None else transfer_queue.costs(batch, sessions, reported.names)
         prompts_R = None if self.options.cost is None else sessions.prompts_R
         self.session.observe(ids_R, scores_RF, sessions.lengths_R, prompt_lengths_R=prompts_R, costs_R=costs_R)
-        self.batch = self.session.record(self.global_steps)
 
     def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray) -> Any:
         """Ends the policy's step, and puts its advantages for the rows `kept_R` of `self.batch` into verl's batch."""
@@ -147,90 +149,6 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         folder = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else newest
         allowed = self.settings.allow_dataset_change
         load_beliefs(folder, self.session, self.prompts.fingerprint, allowed, self.global_steps)
-
-
-@register_trainer(MODE)
-class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
-    """verl's synchronous trainer with a policy for prompts and rollouts: `trainer.v1.trainer_mode=budgetalloc`.
-
-    A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy, or those of `pacing`. The node
-    `budgetalloc` of the configuration holds the policy and the settings that `Settings.read` takes. `pacing` is a
-    mapping as in configs/paced.yaml. `success` names an entry of the dictionary that the reward function returns with
-    the score, or is a threshold on the score. Validation and the length of an epoch are verl's own. An epoch need not
-    visit every prompt.
-
-    Raises:
-        UnsupportedError: verl lacks a method that is replaced, or a setting of verl or the policy is not supported.
-        InputError: a setting is invalid. BudgetError: floor, cap, min_group and quantum contradict each other.
-    """
-
-    verl_mode = "sync"
-
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self._kept_R = np.zeros(0, dtype=np.int64)  # the rollouts of `batch` that are trained on
-        self._id_of: dict[str, Id] = {}  # the prompt of each group of the step, by verl's uid
-
-    def _next_train_batch(self, num_prompts: int | None = None) -> Any:
-        """verl's batch of prompts, with the rows and counts of the policy's decision."""
-        started = time.perf_counter()
-        candidates, batch, ids = self.options.bounds.candidates, None, list[Id]()
-        if candidates != "all":
-            batch = super()._next_train_batch(num_prompts)
-            ids = self._names_of(batch)
-        rollouts = self.policy.rollouts(self._rollouts) if isinstance(self.policy, Paced) else self._rollouts
-        self.session.begin(ids, rollouts, self._group)
-        if not self.options.keep_batch:
-            rows, ids, counts = rows_to_roll_out(self.session, ids, None if candidates == 1 else self.prompts)
-            batch = tensordict_utils.index_select_tensor_dict(batch, rows) if candidates == 1 else self._batch_of(rows)
-            batch["__rollout_n__"] = torch.as_tensor(counts)
-            if candidates == 1:
-                self._watch.check_step(self.session.step.cold_P)
-        self._id_of = dict(zip(column(batch, "uid"), ids, strict=True))
-        self._seconds = time.perf_counter() - started
-        return batch
-
-    def _batch_of(self, rows: list[int]) -> Any:
-        """Rows of the dataset, in the form of verl's loader."""
-        columns = collate_fn([self.train_dataset[row] for row in rows])
-        columns["uid"] = np.array([str(uuid.uuid4()) for _ in rows], dtype=object)  # verl splits its keys at "_"
-        batch = tensordict_utils.get_tensordict(columns)
-        tensordict_utils.assign_non_tensor_data(batch, "global_steps", self.global_steps)
-        return batch
-
-    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> Any:
-        return super()._step_once(metrics, timing_raw, len(self._id_of))
-
-    def _balance_batch(self, batch: Any, metrics: dict[str, Any], *more: Any, **named: Any) -> Any:
-        """verl's batch, without the rollouts that the policy does not train on."""
-        if self.options.generate > 1:
-            sessions = self._observed(batch)
-            self._kept_R = np.sort(rows_to_train_on(self.policy, self.batch, self._rollouts))
-            if len(set(self._kept_R.tolist())) < len(self._kept_R):
-                raise UnsupportedError(
-                    f"{self.policy} trains on a rollout several times, and verl's TransferQueue has each once. Use "
-                    "another policy, or TRL."
-                )
-            batch = transfer_queue.without(batch, sessions, self._kept_R)
-        return super()._balance_batch(batch, metrics, *more, **named)
-
-    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        batch = super()._compute_advantage(batch, metrics)
-        if self.options.generate > 1:
-            sessions = self._sessions(batch)
-        else:
-            sessions = self._observed(batch)
-            self._kept_R = np.arange(len(self.batch))
-        return self._finish(batch, metrics, sessions, self._kept_R)
-
-    def _observed(self, batch: Any) -> Sessions:
-        """The rollouts that came back, after the policy's step has observed them."""
-        sessions = self._sessions(batch)
-        self._observe(batch, sessions, [self._id_of[uid] for uid in sessions.uids_R])
-        return sessions
-
-    def _sessions(self, batch: Any) -> Sessions:
-        return Sessions.of(batch.keys, batch.tags, list(self._id_of))
 
 
 def column(batch: Any, name: str) -> list[Any]:

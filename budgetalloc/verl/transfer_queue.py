@@ -1,6 +1,6 @@
 """Reads rollouts from verl's TransferQueue, and writes advantages into it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,25 @@ from budgetalloc.verl.reports import fields_of, reports
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import PENALTY, REWARD
 
-__all__ = ["advantages", "column", "costs", "put_advantages", "scores", "without"]
+__all__ = ["advantages", "column", "costs", "ended", "of_groups", "put_advantages", "scores", "tags", "without"]
+
+
+def tags(partition_id: str) -> dict[str, dict[str, Any]]:
+    """The tags of all groups and rows, by their keys."""
+    found: dict[str, dict[str, dict[str, Any]]] = tq.kv_list(partition_id=partition_id) or {}
+    return found.get(partition_id, {})
+
+
+def ended(tags_of: Mapping[str, Mapping[str, Any]], uids: Iterable[str]) -> list[str]:
+    """Those of these groups whose rollouts have all ended or failed."""
+    return [uid for uid in uids if tags_of.get(uid, {}).get("status") in ("finished", "failure")]
+
+
+def of_groups(tags_of: Mapping[str, Mapping[str, Any]], uids: Iterable[str], partition_id: str) -> Any:
+    """The rows of these groups as a batch."""
+    wanted = set(uids)
+    keys = [key for key, tag in tags_of.items() if not tag.get("is_prompt") and key.split("_")[0] in wanted]
+    return tq.KVBatchMeta(partition_id=partition_id, keys=keys, tags=[dict(tags_of[key]) for key in keys])
 
 
 def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:

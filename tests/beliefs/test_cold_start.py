@@ -120,6 +120,7 @@ def test_the_step_remembers_what_was_cold_before_it():
     before = step.baseline_belief(["new", "known"], [0, 1]).mean
     step.observe(["new", "known"], [0, 1])
     assert step.baseline_belief(["new", "known"], [0, 1]).mean.tolist() == before.tolist()
+    assert step.cold_P.tolist() == [False, True]
     step.end()
     assert step.cold_P.tolist() == [False, True]
     with pytest.raises(ba.InputError, match="This step has ended"):

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, StateError
+from budgetalloc.beliefs import estimator as module
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.testing import same_state
 
@@ -449,3 +450,18 @@ def test_the_belief_about_a_few_prompts_is_the_same_as_among_all(settings):
         assert (part.alpha_P == among.alpha_P).all()
         assert (part.beta_P == among.beta_P).all()
         assert (part.spread_P == among.spread_P).all()
+
+
+@pytest.mark.parametrize("asked", [range(60), range(3, 20)])  # more than are known, and fewer
+def test_the_beliefs_do_not_depend_on_the_blocks(monkeypatch, asked):
+    belief = BetaEstimator(idle=0.9, discount=0.8)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        belief.observe(rng.integers(50, size=30), rng.choice([0.0, 1.0, 0.3], size=30, p=[0.45, 0.45, 0.1]))
+        belief.tick()
+    whole = belief.belief(asked)
+    assert whole.spread_P.min() < 1
+    monkeypatch.setattr(module, "_BLOCK", 7)
+    parts = belief.belief(asked)
+    for column in ("alpha_P", "beta_P", "spread_P"):
+        assert getattr(parts, column).tolist() == getattr(whole, column).tolist()

@@ -16,6 +16,7 @@ from one_step import rollouts_of
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
+from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.cli.commands.recipe import RECIPES
 from budgetalloc.cli.parser import parser
 from budgetalloc.policies.methods import METHODS
@@ -24,7 +25,7 @@ from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.cost_budget import CostBudget
 from budgetalloc.training.costs import Costs
-from budgetalloc.training.metrics import describe, of_advantages
+from budgetalloc.training.metrics import describe, of_advantages, of_lost
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
@@ -105,6 +106,7 @@ def logged_keys():
     ids_R = [name for name in kinds for _ in (0, 1)]
     keys = set(metrics_of([0, 1] * 4, ids_R, hints=True, pool_met=0.5, quotas=quotas))
     keys |= set(of_advantages(np.array([1.0, -1.0])))
+    keys |= set(of_lost(Beta([1.0], [1.0]), Beta([1.0], [1.0])))
     keys.add("cost/at_bound")  # tests/training/test_costs.py
     keys |= {f"judge/NAME/{fault}" for fault in ("dead", "drift", "disagree", "difference")}  # in training/judges
     keys |= set(CostBudget(1.0).described()) | {"cost/mean", "cost/missing"}
@@ -116,6 +118,7 @@ def logged_keys():
     keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
+    keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in trl/experimental/trees
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

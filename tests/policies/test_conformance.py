@@ -26,6 +26,10 @@ def with_a_second_round(seed, policy):
     return policies.sequential(policy(seed=seed), share=0.4)
 
 
+def that_grows(seed, policy, **settings):
+    return policies.growing(policy(seed=seed), **settings)
+
+
 OTHER_SETTINGS = (
     partial(policies.knapsack, belief="mean", value=values.success_gain),
     partial(policies.ar3po, stages=4),
@@ -45,6 +49,8 @@ OTHER_SETTINGS = (
     partial(with_hints, policy=policies.dapo, rollouts=3, share=0.9),
     partial(with_a_second_round, policy=ba.adaptive),
     partial(with_a_second_round, policy=policies.ar3po),
+    partial(that_grows, policy=ba.uniform),
+    partial(that_grows, policy=ba.adaptive, first=1, most=3),
 )
 
 

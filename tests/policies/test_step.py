@@ -81,3 +81,24 @@ def test_rounds_that_have_spent_the_budget_need_no_last_request():
         requested += count
     step.end()
     assert policy.estimator.step == 1
+
+
+def test_a_step_opens_without_reading_beliefs_and_shows_none_that_it_did_not_read_in_time(monkeypatch):
+    """Of several processes only one decides, and the others observe."""
+    policy, other = ba.adaptive(), ba.adaptive()
+    asked = []
+    belief = policy.estimator.belief
+    monkeypatch.setattr(policy.estimator, "belief", lambda ids: asked.append(len(list(ids))) or belief(ids))
+    for each in (policy, other):
+        step = each.begin(ba.Pool(range(1000)), ba.Budget(4, floor=0, min_group=1))
+        if each is other:
+            step.request()
+        else:
+            step.observe([3, 3, 5, 7], [1, 0, 1, 0])
+            assert step.belief_of([3, 3, 5]).mean.tolist() == [0.5] * 3
+            step.end()
+            with pytest.raises(InputError, match="This step has ended"):
+                _ = step.cold_P
+    assert max(asked) < 1000
+    step.end()
+    assert step.cold_P.all()

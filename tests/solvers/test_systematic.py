@@ -1,5 +1,7 @@
 """Systematic sampling: the sum, the sizes and the expectation of the counts."""
 
+import importlib
+
 import numpy as np
 import pytest
 from budgets import budgets
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError, UnsupportedError
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups
+
+module = importlib.import_module("budgetalloc.solvers.systematic")
 
 weights = st.lists(st.sampled_from([0.0, 1e-9, 0.1, 0.5, 1.0, 7.0]), min_size=1, max_size=12)
 
@@ -234,3 +238,11 @@ def test_groups_need_a_budget_of_rollouts():
     budget = Budget(None, tokens=100.0, floor=0, cap=8, min_group=1)
     with pytest.raises(UnsupportedError, match="shares out rollouts only"):
         systematic_in_groups(np.ones(3), np.array([4, 4, 1]), budget, RNG)
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_the_counts_do_not_depend_on_the_blocks(monkeypatch, group):
+    weights_P, budget = np.random.default_rng(0).random(500), Budget(120, floor=0, cap=9, min_group=group)
+    whole = systematic(weights_P, budget, np.random.default_rng(1))
+    monkeypatch.setattr(module, "_BLOCK", 7)
+    assert systematic(weights_P, budget, np.random.default_rng(1)).tolist() == whole.tolist()

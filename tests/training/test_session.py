@@ -489,3 +489,116 @@ def test_a_fallback_under_a_floor_goes_on_with_equal_counts(given):
     counts = Counter(session.request())
     assert sum(counts.values()) == 32
     assert set(counts.values()) == {32 // len(counts)}
+
+
+# --- several open steps ---
+
+
+def asked(session):
+    """Begins a step, and suspends it after its request."""
+    session.begin(NAMES[:4], 16, 4)
+    ids_R = session.request()
+    session.suspend()
+    return ids_R
+
+
+def test_suspended_steps_are_resumed_in_their_order_and_draw_otherwise():
+    session, policy = session_of(ba.adaptive(seed=0)), ba.adaptive(seed=0)
+    plans = [asked(session) for _ in range(3)]
+    assert session.number == 3
+    budget = session.options.bounds.budget(16, len(NAMES), 4)
+    for ahead, ids_R in enumerate(plans):
+        step = policy.begin(NAMES, budget, ahead=ahead)
+        assert Counter(ids_R) == +Counter(dict(zip(NAMES, step.request().tolist(), strict=True)))
+    assert Counter(plans[0]) != Counter(plans[1])
+    for at, ids_R in enumerate(plans):
+        session.resume()
+        assert session.step.number == session.policy.estimator.step == at
+        session.observe(ids_R, [1] * 16, [1] * 16)
+        assert session.request() == []
+        assert session.end().batch.policy_step == at
+        policy.observe(ids_R, [1] * 16)
+    assert np.array_equal(session.policy.state_dict()["evidence"], policy.state_dict()["evidence"])
+
+
+def test_a_step_that_is_suspended_and_resumed_at_once_is_as_if_it_was_not():
+    runs = []
+    for suspends in (False, True):
+        session = session_of(ba.adaptive(seed=0))
+        run = []
+        for step in range(6):
+            session.begin(NAMES[:4], 16, 4)
+            ids_R = session.request()
+            if suspends:
+                session.suspend()
+                session.resume()
+            session.observe(ids_R, [(step + at) % 2 for at in range(16)], [1] * 16)
+            assert session.request() == []
+            run.append((Counter(ids_R), session.end().advantages_R))
+        runs.append(run)
+    assert same(*runs)
+
+
+def test_a_policy_in_rounds_goes_on_after_later_steps_have_begun():
+    session = session_of(policies.reinforce_ada(group=4, stages=2))
+    first, second = asked(session), asked(session)
+    session.resume()
+    session.observe(first, [0] * len(first), [1] * len(first))
+    more = session.request()
+    assert more  # of prompts without a success
+    session.suspend()
+    session.resume()  # still the first step
+    assert session.step.round == 1
+    session.observe(more, [1] * len(more), [1] * len(more))
+    while ids_R := session.request():
+        session.observe(ids_R, [1] * len(ids_R), [1] * len(ids_R))
+    assert len(session.end().batch) >= len(first) + len(more)
+    session.resume()
+    session.observe(second, [1] * len(second), [1] * len(second))
+
+
+def test_wrong_calls_with_suspended_steps():
+    session = session_of(ba.uniform())
+    with pytest.raises(InputError, match="resume"):
+        session.resume()
+    with pytest.raises(InputError, match="No step has begun"):
+        session.suspend()
+    asked(session)
+    with pytest.raises(InputError, match="No step has begun"):
+        session.observe([], [], [])
+    session.resume()
+    with pytest.raises(InputError, match="first observe the 16 rollouts"):
+        session.request()
+    with pytest.raises(InputError, match="ahead=-1"):
+        session.policy.begin(NAMES, ba.Budget(rollouts=24), ahead=-1)
+
+
+def test_rollouts_that_never_come_are_counted_and_charged_and_teach_nothing():
+    session = session_of(ba.adaptive(seed=0), cost="tokens", cost_per_step=1000)
+    for _ in range(3):
+        ids_R = asked(session)
+        session.resume()
+        session.observe(ids_R, [1] * 16, [100] * 16)
+        assert session.request() == []
+        assert session.end().metrics["lost"] == 0
+    spent, ids_R = session.costs.budget.spent, asked(session)
+    session.resume()
+    lost = ids_R[0]
+    came = [name for name in ids_R if name != lost]
+    before = session.policy.belief([lost])
+    session.observe(came, [1] * len(came), [100] * len(came))
+    assert session.request() == []
+    metrics = session.end().metrics
+    assert metrics["lost"] == 16 - len(came) > 0
+
+    assert session.costs.budget.spent - spent == pytest.approx(1600, rel=0.05)  # as if all had come
+    after = session.policy.belief([lost])
+    assert after.alpha_P + after.beta_P <= before.alpha_P + before.beta_P  # evidence only fades
+
+    harder = session_of(ba.knapsack(seed=0))
+    harder.policy.observe(["q0"] * 8 + ["q1"] * 8, [0] * 7 + [1] * 8 + [0])
+    harder.begin(NAMES[:2], 16, 8)
+    ids_R = harder.request()
+    came = [name for name in ids_R if name == "q1"]
+    harder.observe(came, [1] * len(came), [1] * len(came))
+    assert harder.end().metrics["lost/easier"] > 0.1

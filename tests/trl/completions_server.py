@@ -3,7 +3,7 @@ replacement for the part of that trainer that needs a GPU."""
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,13 +23,18 @@ class CompletionsServer:
         self.served: list[dict[str, Any]] = []
         self.refuse: tuple[int, str] | None = None  # answer with this status and text
         self.silent = threading.Event()  # while it is set, requests get no answer
+        self.hangs: Callable[[dict[str, Any]], bool] = lambda asked: False  # whether this request gets no answer
+        self.latency: Callable[[dict[str, Any]], float] = lambda asked: 0.0  # seconds before it is answered
+        self.asked_for: list[dict[str, Any]] = []
         self.asked = threading.Event()
         self.released = threading.Event()
 
     def complete(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.asked.set()
-        if self.silent.is_set():
+        self.asked_for.append(asked)
+        if self.silent.is_set() or self.hangs(asked):
             self.released.wait()
+        self.released.wait(self.latency(asked))
         generator = torch.Generator().manual_seed(asked["seed"])
         ids, log_probs = list(asked["prompt"]), []
         with self.lock, torch.no_grad():

@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +18,17 @@ from typing import Any
 
 import numpy as np
 from accelerate import state as accelerate_state
-from conftest import Watched
+from conftest import AroundSteps, Watched
 from datasets import Dataset
 from tiny_model import SETTINGS, fresh_model, low_digit, make_tokenizer, policy_of_rounds
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl import AdaptiveGRPOCallback, callback
+from budgetalloc.trl import processes as exchange
 
 BATCH = 16  # rows of all processes
 PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(8)}  # of different lengths, so that padding matters
@@ -53,6 +55,7 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
     "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
     "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),
     "pods": (lambda: policies.pods(seed=1), {}, {}),
+    "sequential": (lambda: policies.sequential(ba.adaptive(), share=0.5), {}, {}),  # its baseline depends on the round
 }
 NAMES = {"1": tuple(RUNS), "2": tuple(RUNS), "4": ("plain", "adaptive", "odd", "dapo"), "fsdp2": ("adaptive", "odd")}
 NAMES |= {"zero2": ("adaptive", "odd", "dapo"), "zero3": ("adaptive", "odd")}
@@ -86,7 +89,8 @@ def make_trainer(folder: Path, name: str, world: int, **config: Any) -> GRPOTrai
         [{"prompt": text, "prompt_id": n, "subject": "math" if n < 2 else "code"} for n, text in PROMPTS.items()]
     )
     args = GRPOConfig(str(folder / name), **{**settings, **OF_ALL, **config})
-    return GRPOTrainer(model, low_digit, args, train_dataset=data, processing_class=make_tokenizer())
+    held_out = data.select([0, 1, 2, 3]) if "eval_strategy" in config else None
+    return GRPOTrainer(model, low_digit, args, data, held_out, processing_class=make_tokenizer())
 
 
 def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, Any]:
@@ -197,6 +201,73 @@ def led(folder: Path, name: str, rank: int) -> dict[str, Any]:
     }
 
 
+class BetweenSteps(TrainerCallback):
+    """Waits for the thread, so that it is ahead of each checkpoint, and changes what the thread has relied upon."""
+
+    def __init__(self, attached: AdaptiveGRPOCallback) -> None:
+        self.attached = attached
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        prefetch = self.attached._training.ahead
+        if prefetch is not None and prefetch._next is not None:
+            prefetch._next[1].exception()
+        if state.global_step == 5:
+            self.attached.policy.observe(list(PROMPTS), [1.0] * len(PROMPTS))
+
+
+def ahead(folder: Path, name: str) -> dict[str, Any]:
+    """What this process saw of a training of seven steps, decided in a thread or not, and resumed after the third.
+
+    It evaluates after every second step, generates only half as many rows in the third, and observes more after the
+    fifth.
+    """
+    may, made_ahead, exchanged, calls = callback.can_prefetch, [], [], 0
+    seen: dict[str, Any] = {"made_ahead": made_ahead, "exchanged": exchanged}
+    collective = {name: getattr(exchange, name) for name in ("broadcast", "broadcast_object_list", "gather_object")}
+    for each in collective:
+        setattr(exchange, each, lambda sent, each=each: exchanged.append([each, here()]) or collective[each](sent))
+
+    def decide(view):
+        made_ahead.append(here() != "MainThread")
+        if name == "raises" and view.step == 1:
+            raise ZeroDivisionError("in step 1")
+        return chosen.decide(view)
+
+    def fewer(inputs, generate):
+        third = trainer.model.training and trainer.state.global_step == 2
+        return generate(inputs[: len(inputs) // 2] if third else inputs)
+
+    callback.can_prefetch = may if name != "then" else lambda *_: False
+    for label in ("whole", "resumed"):
+        config = {"max_steps": 7, "eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 3}
+        trainer = make_trainer(folder, name, 2, **config)
+        trainer.rollout_func, trainer.calls, chosen = forced, calls, ba.adaptive()
+        attached = AdaptiveGRPOCallback(
+            trainer, replace(chosen, decide=decide), ledger=folder / f"{name} {label}.jsonl"
+        )
+        for each in (attached, AroundSteps(trainer, fewer), BetweenSteps(attached)):
+            trainer.add_callback(each)
+        try:
+            trainer.train(resume_from_checkpoint=f"{folder / name}/checkpoint-3" if label == "resumed" else None)
+        except (ba.BudgetallocError, ZeroDivisionError) as error:
+            seen["error"] = f"{type(error).__name__}: {error}"
+            break
+        state = attached.policy.state_dict()
+        weights = np.concatenate([p.detach().numpy().ravel() for p in trainer.model.parameters()])
+        seen[label] = [state["step"], state["ids"], state["evidence"].tolist(), weights.tobytes().hex()]
+        calls = 3 + 1  # generations until the checkpoint: three steps and one evaluation
+    seen["threads"] = [each.name for each in threading.enumerate() if each.name.startswith("budgetalloc")]
+    callback.can_prefetch = may
+    for each, function in collective.items():
+        setattr(exchange, each, function)
+    return seen
+
+
+def here() -> str:
+    return threading.current_thread().name
+
+
+AHEAD = ("ahead", "then", "raises")
 FAILURES = ("seed", "state", "decide", "mask")
 LED = ("counts", "rounds", "keep")
 
@@ -244,6 +315,7 @@ def work(root: str, label: str) -> None:
         results["free"] = run(folder, "adaptive", world, force=False)
     if label == "2":
         results["failures"] = {name: failure(folder, name, rank) for name in FAILURES}
+        results["ahead"] = {name: ahead(folder, name) for name in AHEAD}
         results["led"] = {name: led(folder, name, rank) for name in LED}
     (folder / f"rank{rank}.json").write_text(json.dumps(results))
 

@@ -18,6 +18,7 @@ STAGED = {
     "reinforce_ada": lambda: policies.reinforce_ada(group=4, stages=3, seed=1),
     "dapo": lambda: policies.dapo(group=4, generate=3, seed=1),
     "sequential": lambda: policies.sequential(ba.adaptive(seed=1)),
+    "growing": lambda: policies.growing(ba.uniform(seed=1), most=4),
     "thompson dapo": lambda: policies.dapo(group=4, generate=2, order="thompson", seed=1),
 }
 

@@ -37,7 +37,9 @@ def folder(tmp_path_factory):
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "vllm"
     with FileLock(f"{folder}.lock"):
         if not (folder / "seen.json").exists():
-            fresh_model(head_dim=32).save_pretrained(folder / "model")  # vLLM's attention on a CPU needs such heads
+            model = fresh_model(head_dim=32)  # vLLM's attention on a CPU needs such heads
+            model.config.max_position_embeddings = 64
+            model.save_pretrained(folder / "model")
             make_tokenizer().save_pretrained(folder / "model")
             env = {
                 **os.environ,
@@ -144,6 +146,29 @@ def test_budgets_are_exact_and_the_ledger_holds_every_rollout(folder, seen, mode
         assert max(len(each) for each in sizes) > 1
     if name == "adaptive":
         assert 1 in log.counts_R
+
+
+@needs_vllm
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["trees", "trees by entropy"])
+def test_branches_have_the_log_probabilities_with_which_they_were_sampled(seen, mode, name):
+    """Also where a rollout was generated in several calls, of which later ones begin with its first tokens."""
+    run = seen[mode][name]
+    assert max(gap for call in run["calls"] for gap in call["gaps"]) < NEAR
+    for batch, calls in zip(run["batches"], by_step(run), strict=True):
+        assert len(batch["prompts"]) == BATCH
+        assert max(batch["gaps"]) < NEAR
+        assert len(calls) > 1
+        assert len(calls[0]["prompts"]) < BATCH  # the roots
+        assert {call["told"] for call in calls} == {1}
+
+
+@needs_vllm
+def test_a_shared_prefix_comes_from_the_cache_of_vllm(seen):
+    """A branch begins after one of vLLM's blocks of 32 tokens; all that other runs share is shorter than a block."""
+    assert seen["colocate"]["trees"]["hits"] >= 32
+    assert seen["colocate"]["trees by entropy"]["hits"] >= 32
+    assert seen["colocate"]["uniform"]["hits"] == 0
 
 
 def test_continuous_batching_of_transformers_answers_each_prompt(build):

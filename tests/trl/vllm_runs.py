@@ -31,6 +31,7 @@ from vllm.model_executor.layers import utils as layers
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
+from budgetalloc.trl.experimental.trees import Trees
 
 BATCH, SIZE = 16, 4  # rows of a step, and TRL's num_generations
 PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(24)}  # of different lengths, so that padding matters
@@ -39,6 +40,8 @@ PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(24)}  # of different lengths,
 # The policy, and the trainer's settings in addition to the common ones.
 BY_TOKEN = {"vllm_importance_sampling_mode": "token_truncate"}  # ratios as wide as the completions, not one a row
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": BATCH}
+BLOCK = 32  # tokens, the unit of vLLM's prefix cache
+LONG = BY_TOKEN | {"max_completion_length": 12}
 RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "plain": (None, {}),
     "uniform": (ba.uniform, {}),
@@ -47,8 +50,13 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "odd": (policy_of_rounds, BY_TOKEN),
     "ar3po": (lambda: policies.ar3po(group=4, seed=1), {}),
     "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), BY_TOKEN),  # trains on some of it
+    "trees": (ba.uniform, LONG),
+    "trees by entropy": (ba.thompson, LONG),
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own
 }
+
+
+TREES = {"trees": Trees([2, 4]), "trees by entropy": Trees(3, branch="entropy")}
 
 
 def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:
@@ -67,14 +75,16 @@ def spelled(trainer: GRPOTrainer, prompts: list[list[int]]) -> list[str]:
 
 
 def make_trainer(folder: Path, mode: str, name: str, settings: dict[str, Any]) -> GRPOTrainer:
-    rows = Dataset.from_list([{"prompt": text, "prompt_id": n} for n, text in PROMPTS.items()])
+    # Prompts of trees are a little shorter than a block: the first block is complete only where a rollout has begun.
+    texts = {n: text.zfill(BLOCK - 1) if name in TREES else text for n, text in PROMPTS.items()}
+    rows = Dataset.from_list([{"prompt": text, "prompt_id": n} for n, text in texts.items()])
     config = SETTINGS | {
         "output_dir": str(folder / mode / name),
         "max_steps": 3,
         "seed": 42,
         "use_vllm": True,
         "vllm_importance_sampling_correction": True,
-        "vllm_max_model_length": 32,
+        "vllm_max_model_length": 2 * BLOCK,
     }
     return GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32),
@@ -86,19 +96,31 @@ def make_trainer(folder: Path, mode: str, name: str, settings: dict[str, Any]) -
     )
 
 
+def cache_hits(trainer: GRPOTrainer) -> int:
+    """The tokens that vLLM, in the process, has taken from its prefix cache so far."""
+    llm = getattr(trainer.vllm_generation, "llm", None)
+    metrics = [] if llm is None else llm.get_metrics()
+    return sum(each.value for each in metrics if each.name == "vllm:prefix_cache_hits")
+
+
 def run(folder: Path, mode: str, name: str, **where: Any) -> dict[str, Any]:
     """Trains, and records each call of TRL's vLLM generation and each batch of the loss."""
     make, settings = RUNS[name]
     trainer = make_trainer(folder, mode, name, {**settings, **where})
+    trainer.rollout_func = TREES.get(name)
     if make is not None:
         trainer.add_callback(AdaptiveGRPOCallback(trainer, make(), ledger=folder / f"{mode} {name}.jsonl"))
     seen: dict[str, Any] = {"calls": [], "batches": []}
+    hits = cache_hits(trainer)
     generate, loss = trainer.vllm_generation.generate, trainer._compute_loss
 
-    def recording_generate(prompts: Any, images: Any, num_generations: int, profiler: Any) -> Any:
+    def recording_generate(prompts: Any, images: Any, num_generations: int, profiler: Any = None) -> Any:
         told = SIZE if name == "strided" else num_generations
         output = generate(prompts, images, told, profiler)
-        completions, logps = output[1], [[one[0] for one in row] for row in output[2]]
+        completions = output[1]
+        logps = [
+            [of[ids.index(token)] for token, of, ids in zip(*row, strict=True)] for row in zip(*output[1:], strict=True)
+        ]
         call = {"training": trainer.model.training, "step": trainer.state.global_step, "told": told}
         texts = spelled(trainer, prompts)
         lengths = [len(ids) for ids in completions]
@@ -127,6 +149,7 @@ def run(folder: Path, mode: str, name: str, **where: Any) -> dict[str, Any]:
     trainer.vllm_generation.generate, trainer._compute_loss = recording_generate, recording_loss
     before = [weight.detach().clone() for weight in trainer.model.parameters()]
     trainer.train()
+    seen["hits"] = cache_hits(trainer) - hits
     after = trainer.model.parameters()
     seen["moved"] = max((a - b).abs().max().item() for a, b in zip(after, before, strict=True))
     return seen
@@ -138,7 +161,9 @@ def colocate(folder: Path) -> dict[str, Any]:
         layer, "cpu_linear", torch.nn.functional.linear
     )
     # One for all runs; in the precision of the trained model, so that log-probabilities can be compared.
-    start = functools.partial(vllm_generation.LLM, dtype="float32", enforce_eager=True)
+    start = functools.partial(
+        vllm_generation.LLM, dtype="float32", enforce_eager=True, block_size=BLOCK, disable_log_stats=False
+    )
     vllm_generation.LLM = functools.cache(start)
     return {name: run(folder, "colocate", name, vllm_mode="colocate") for name in RUNS}
 

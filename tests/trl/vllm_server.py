@@ -41,7 +41,7 @@ if __name__ == "__main__":
         host="127.0.0.1",
         port=int(sys.argv[2]),
         dtype="float32",
-        max_model_len=32,
+        max_model_len=64,
         enforce_eager=True,
         distributed_executor_backend="uni",
     )

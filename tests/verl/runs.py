@@ -58,6 +58,14 @@ AHEAD = [
     *[STEPS(4), TESTED(2), "trainer.v1.colocate_async.num_warmup_batches=0.5"],
     "actor_rollout_ref.actor.ppo_mini_batch_size=16",  # the rows of a batch vary: all in one
 ]
+LATE = [
+    *attached("adaptive", mode="budgetalloc_async", straggler_timeout=3),
+    *["trainer.v1.colocate_async.num_warmup_batches=1", STEPS(3), data("flaky")],
+    "actor_rollout_ref.actor.ppo_mini_batch_size=16",
+]
+GROW = attached(
+    "{name: budgetalloc.policies.growing, policy: uniform, most: 8}", candidates="all", floor=0, baseline="posterior"
+)
 KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "sgpo", "spo_pp", "pvpo", "ebpo", "keep_mixed", "a_star_po"]
 ONE = {
     "plain": [STEPS(2), TESTED(2)],
@@ -83,7 +91,14 @@ ONE = {
     "whole": [*attached("adaptive"), STEPS(4), TESTED(4)],
     "killed": [*attached("adaptive"), *KILLED],
     "resumed": [*attached("adaptive"), *KILLED, "trainer.resume_mode=auto"],
+    "second_round": [*attached("{name: budgetalloc.policies.sequential, policy: adaptive}"), STEPS(2)],
+    "own_batch": [*attached("{name: hora, pilot: 2}", candidates=1, floor=2), data("graded"), STEPS(2)],
+    "reinforce_ada": [*attached("{name: reinforce_ada, group: 2, stages: 3}", candidates="all", floor=0), STEPS(2)],
+    "grow": [*GROW, STEPS(4)],
+    "grow_killed": [*GROW, *KILLED],
+    "grow_resumed": [*GROW, *KILLED, "trainer.resume_mode=auto"],
     "ahead_one": [*AHEAD, STEPS(2)],
+    "late": LATE,
     **{name: [*attached(name), STEPS(1)] for name in KINDS},
 }
 TWO = {
@@ -228,6 +243,16 @@ def listen(trainer, logged):
     from verl.utils.tracking import Tracking
 
     trainer.replay_buffer.poll_interval = 0.05
+    sample = trainer.replay_buffer.sample
+
+    def recording_sample(*args, **named):
+        began = time.monotonic()
+        batch, metrics = sample(*args, **named)
+        if batch.partition_id == "train":
+            trainer.sampled, trainer.waited = sorted(batch.keys), time.monotonic() - began
+        return batch, metrics
+
+    trainer.replay_buffer.sample = recording_sample
     log = Tracking.log
 
     def keep(self, data, step):
@@ -235,7 +260,10 @@ def listen(trainer, logged):
         if getattr(trainer, "batch", None) is not None and trainer.options.baseline is not None:
             advantages_R = trainer.options.advantages(trainer.batch).values_R
             numbers["advantages"] = {"max": float(advantages_R.max()), "min": float(advantages_R.min())}
-        logged.append({"step": step, "reissued": getattr(trainer, "reissued", 0), **numbers})
+        about = {"sampled": trainer.sampled, "waited": trainer.waited, "reissued": getattr(trainer, "reissued", 0)}
+        logged.append({"step": step, **about, **numbers})
+        if hasattr(trainer, "later"):
+            logged[-1] |= {"later": [each for each in trainer.later if each["step"] == step], "rows": trainer.rows}
         log(self, data=data, step=step)
 
     Tracking.log = keep
@@ -270,6 +298,63 @@ def in_turn(trainer):
 
     reissue, trainer._reissue_inflight_prompts = trainer._reissue_inflight_prompts, reissued
     trainer._fetch_one_gen_batch, buffer._has_enough_samples, buffer._select_prompt_uids = named, all_ended, oldest
+
+
+def lose_one(trainer):
+    """A session of the third prompt that is submitted never ends."""
+    submit, numbers = trainer._submit_batch_to_rollout, itertools.count()
+
+    def submitting(batch):
+        from verl.utils import tensordict_utils
+
+        for prompt in batch["raw_prompt"]:
+            if next(numbers) == 2:
+                text = tensordict_utils.unwrap_non_tensor_data(prompt)[0]["content"]
+                servers("lose", trainer.tokenizer.encode(text, add_special_tokens=False))
+        return submit(batch)
+
+    trainer._submit_batch_to_rollout = submitting
+
+
+def as_they_end(trainer, dies):
+    """Keeps what was under way at each later request of a step, and the score and the advantage of each row that is
+    trained on. In even steps the first prompt gets no answer before another group was extended. `dies` is the step in
+    which the process is killed at its first later request."""
+    import transfer_queue as tq
+    from verl.utils import tensordict_utils
+
+    submit, trainer.later, begun = trainer._submit_batch_to_rollout, [], [0]
+
+    def submitted(batch):
+        step, uids = trainer.global_steps, list(batch["uid"])
+        if begun[0] == step:
+            tags, groups = tq.kv_list("train")["train"], trainer._groups
+            under_way = [uid for uid in groups.running if tags.get(uid, {}).get("status") in ("pending", "running")]
+            again = sum(groups.requests()[groups.prompts[uid]] > 1 for uid in uids)
+            trainer.later.append({"step": step, "under_way": len(under_way), "extended": again, "groups": len(uids)})
+        elif step % 2 == 0:
+            text = tensordict_utils.unwrap_non_tensor_data(batch["raw_prompt"][0])[0]["content"]
+            servers("hold", trainer.tokenizer.encode(text, add_special_tokens=False))
+        submit(batch)
+        if begun[0] == step:
+            if again:
+                servers("hold", [])
+            if step == dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+        begun[0] = step
+
+    def updated(batch, metrics):
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+        fields = ["rm_scores", "advantages", "response_mask"]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+        score, advantage, mask = ([row.float() for row in data[name].unbind()] for name in fields)
+        trainer.rows = [
+            (float(x.sum()), float((y * z).sum() / z.sum())) for x, y, z in zip(score, advantage, mask, strict=True)
+        ]
+        return update(batch, metrics=metrics)
+
+    update, trainer._update_actor = trainer._update_actor, updated
+    trainer._submit_batch_to_rollout = submitted
 
 
 def servers(method, *given):
@@ -338,10 +423,14 @@ def train(folder, name, config, workers, manager):
     trainer.on_init_end()
     if name == "penalty":
         trainer._compute_ref_log_prob = surer_reference
-    if name.endswith("killed"):
+    if name.startswith("grow"):
+        as_they_end(trainer, dies=3 if name.endswith("killed") else None)
+    elif name.endswith("killed"):
         die_while_saving(trainer, step=3)
     if name.startswith("ahead"):
         in_turn(trainer)
+    if name == "late":
+        lose_one(trainer)
     logged = []
     restore = listen(trainer, logged)
     trainer.fit(manager)
@@ -395,6 +484,8 @@ def first(folder, name, config):
         shutil.rmtree(f"{folder}/start/global_step_0/transfer_queue", ignore_errors=True)
         if name.startswith("ahead"):
             in_turn(runner.trainer)
+        if name == "late":
+            lose_one(runner.trainer)
         runner.restore = listen(runner.trainer, logged)
 
     runner.init_agent_loop_manager = init_agent_loop_manager

@@ -6,7 +6,14 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.verl.compatibility import SEAM, check_config, check_decisions, check_verl
+from budgetalloc.verl.compatibility import (
+    BUFFER_SEAM,
+    SEAM,
+    check_config,
+    check_decisions,
+    check_rounds,
+    check_verl,
+)
 from budgetalloc.verl.settings import Settings
 
 
@@ -99,13 +106,26 @@ def test_a_policy_that_generates_more_must_choose():
 
 def decisions(policy, ids=32, rollouts=32, group=4, **given):
     settings = Settings.read({"policy": "uniform"} | given, deviation=True, penalty=False)
-    check_decisions(policy, settings.session.options, list(range(ids)), rollouts, group)
+    return check_decisions(policy, settings.session.options, list(range(ids)), rollouts, group)
 
 
-def test_policies_in_rounds_are_refused():
-    decisions(ba.thompson())
-    with pytest.raises(ba.UnsupportedError, match=r"decides in rounds.*verl generates a step at once"):
-        decisions(policies.ar3po(group=4))
+def test_policies_in_rounds_need_rewards_within_the_step():
+    assert not decisions(ba.thompson())
+    assert decisions(policies.ar3po(group=4))
+
+    def rounds(enable=False, pool=False, ahead=False, **given):
+        model = Node(reward_model=Node(enable=enable, enable_resource_pool=pool))
+        check_rounds(Node(reward=model, **config(**given)), policies.ar3po(), ahead=ahead)
+
+    rounds()
+    rounds(enable=True, pool=True)
+    for given, message in [
+        ({"ahead": True}, r"an asynchronous trainer, .* Use trainer_mode=budgetalloc\."),
+        ({"enable": True}, r"a colocated reward model, .* Set reward\.reward_model\.enable_resource_pool=True"),
+        ({"penalty": True}, r"algorithm\.use_kl_in_reward=True: .* Use actor_rollout_ref\.actor\.use_kl_loss=True\."),
+    ]:
+        with pytest.raises(ba.UnsupportedError, match=f"ar3po.* decides in rounds, .* does not work with {message}"):
+            rounds(**given)
 
 
 def test_budgets_that_cannot_be_spent_are_refused_before_anything_is_loaded():
@@ -122,3 +142,5 @@ def test_a_verl_without_a_method_is_refused_by_version_and_name():
     del trainer._step_once
     with pytest.raises(ba.UnsupportedError, match=r"verl 0.8.0 has no PPOTrainerSync._step_once.*Install verl 0.9.1"):
         check_verl(trainer, "0.8.0")
+    with pytest.raises(ba.UnsupportedError, match=r"verl 0.9.1 has no Buffer._sync_metadata_from_transfer_queue"):
+        check_verl(type("Buffer", (), {}), "0.9.1", BUFFER_SEAM)

@@ -30,7 +30,7 @@ def decided(candidates, own_ids=("p_0", "p_1", "p_0"), rollouts=12):
     session = settings.session
     session.pool = () if candidates == 1 else PROMPTS.pool
     session.begin(own_ids, rollouts, 4)
-    return session.step, rows_to_roll_out(session, own_ids, None if candidates == 1 else PROMPTS)
+    return session.step, rows_to_roll_out(session, session.request(), own_ids, None if candidates == 1 else PROMPTS)
 
 
 @pytest.mark.parametrize(("candidates", "prompts"), [(1, 2), (2, 4), ("all", 5)])
@@ -56,7 +56,7 @@ def test_prompts_without_rollouts_are_left_out():
     assert session.options.bounds.candidates == "all"
     session.pool = PROMPTS.pool
     session.begin([], 3, 4)
-    rows, ids, counts = rows_to_roll_out(session, [], PROMPTS)
+    rows, ids, counts = rows_to_roll_out(session, session.request(), [], PROMPTS)
     assert sum(counts) == 3
     assert all(counts)
     assert len(set(ids)) <= 3
@@ -81,3 +81,18 @@ def test_ids_may_hold_underscores_and_one_prompt_s_rows_one_name():
     assert list(PROMPTS.pool) == [f"p_{at}" for at in range(5)]
     assert PROMPTS.rows_of_one["p_2"] == [2, 7, 12]
     assert ba.uniform().allocate(["p_0"], ba.Budget(rollouts=2)).tolist() == [2]
+
+
+def test_later_rows_of_a_prompt_do_not_depend_on_what_else_is_requested():
+    session = Settings.read({"policy": "ar3po", "floor": 0}, deviation=True, penalty=False).session
+    session.pool = PROMPTS.pool
+    session.begin(["p_0", "p_1"], 16, 4)
+
+    def rows(ids_R, earlier, name):
+        found = zip(*rows_to_roll_out(session, ids_R, [], PROMPTS, earlier), strict=True)
+        return [(row, count) for row, own, count in found if own == name]
+
+    alone = rows(["p_1"] * 4, {"p_1": 1}, "p_1")
+    assert rows(["p_0"] * 3 + ["p_1"] * 4, {"p_0": 2, "p_1": 1}, "p_1") == alone
+    assert sum(count for _, count in alone) == 4
+    assert any(rows(["p_1"], {"p_1": turn}, "p_1") != rows(["p_1"], {"p_1": 1}, "p_1") for turn in range(2, 9))

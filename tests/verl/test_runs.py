@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,10 @@ import pytest
 from filelock import FileLock
 
 import budgetalloc as ba
+from budgetalloc import policies
 from budgetalloc.logs.prompt_texts import read_texts
 from budgetalloc.training.belief_checkpoint import STATE_FILE
+from budgetalloc.training.session import Session
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 PYTHON = Path(os.environ.get("BUDGETALLOC_VERL_PYTHON", ROOT / ".venv-verl/bin/python"))
@@ -30,6 +32,7 @@ ROLLOUTS, PROMPTS = 32, 16  # of a step, and of the dataset
 KEPT = ["uniform"]  # verl's own advantages
 KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "spo_pp", "pvpo", "ebpo", "keep_mixed"]
 MEASURING = ["sgpo", "a_star_po"]  # in their first steps
+ROUNDS = ["second_round", "own_batch", "grow"]
 OWN = [
     "uniform_own",
     "thompson",
@@ -41,11 +44,14 @@ OWN = [
     "agents",
     "whole",
     "two_workers",
+    *ROUNDS,
     *KINDS,
 ]
 AHEAD = ["ahead_one", "ahead", "ahead_resumed"]
 GENERATED = {"pods": 4, "keep_mixed": 2}  # times the rollouts that are trained on
-STEPS = {"thompson": 3, "knapsack": 3, "whole": 4} | dict.fromkeys(["uniform_own", "pods", "penalty", *KINDS], 1)
+STEPS = {"thompson": 3, "knapsack": 3, "whole": 4, "grow": 4} | dict.fromkeys(
+    ["uniform_own", "pods", "penalty", *KINDS], 1
+)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +144,7 @@ def test_every_step_spends_its_budget_and_the_server_has_the_newest_weights(seen
     assert max(logged["actor/grad_norm"] for logged in seen[name]) > 0.1
 
 
-@pytest.mark.parametrize("name", [*OWN, *AHEAD, "flaky", "resumed", *MEASURING])
+@pytest.mark.parametrize("name", [*OWN, *AHEAD, "flaky", "resumed", "reinforce_ada", "grow_resumed", *MEASURING])
 def test_verl_trains_on_the_policy_s_advantages(seen, name):
     """Among them those of groups of one, for which verl's grpo has the bare reward, and 0 for rows that fill up."""
     for logged in seen[name]:
@@ -162,6 +168,42 @@ def test_prompts_are_chosen_from_the_whole_dataset(seen, folder):
     thompson = by_step(ledger_of(folder, "thompson"))
     assert max(map(len, thompson.values())) <= 8
     assert seen["thompson"][-1]["budgetalloc/count/max"] > 4  # the second epoch: rollouts move inside the batch
+
+
+def test_groups_are_extended_while_others_are_being_generated(seen):
+    """In step 1 the range of the rewards is unknown, and rounds are whole. In even steps a group of the first request
+    gets no answer before another group was extended."""
+    assert {each["under_way"] for each in seen["grow"][0]["later"]} == {0}
+    for step in (1, 3):
+        assert any(each["under_way"] and each["extended"] for each in seen["grow"][step]["later"])
+    for logged in (*seen["grow"], *seen["grow_resumed"]):
+        assert sum(each["extended"] for each in logged["later"]) > 0
+
+
+def test_a_growing_run_is_that_of_whole_rounds_without_verl(seen, folder):
+    """Decisions, advantages and rounds follow from the rewards alone, whichever groups ended first."""
+    ledger = ledger_of(folder, "grow")
+    given = {"candidates": "all", "floor": 0, "baseline": "posterior", "trainer_scale": "group", "quiet": True}
+    pool = list(dict.fromkeys(ledger_of(folder, "whole").ids_R))
+    session = Session(policies.growing(ba.uniform(), most=8), ["reward"], pool=pool, **given)
+    for step, logged in enumerate(seen["grow"]):
+        rewards = defaultdict(list)
+        for row in np.flatnonzero(ledger.step_R == step).tolist():
+            rewards[ledger.ids_R[row]].append(float(ledger.rewards_R[row]))
+        left = {name: iter(values) for name, values in rewards.items()}
+        session.begin([], ROLLOUTS, 4)
+        while ids_R := session.request():
+            session.observe(ids_R, [next(left[name]) for name in ids_R], [1] * len(ids_R))
+        assert not [name for name, values in left.items() if list(values)]
+        ended = session.end()
+        expected = sorted(zip(ended.batch.rewards_R.tolist(), ended.advantages_R.tolist(), strict=True))
+        assert np.array(sorted(map(tuple, logged["rows"]))) == pytest.approx(np.array(expected), abs=1e-5)
+
+
+def test_a_policy_in_rounds_generates_more_than_it_trains_on(seen, folder):
+    for counts in by_step(ledger_of(folder, "reinforce_ada")).values():
+        assert ROLLOUTS < sum(counts.values()) <= 3 * ROLLOUTS
+        assert set(counts.values()) <= {2, 4, 6}
 
 
 def test_an_epoch_has_verls_number_of_steps_whatever_is_chosen(seen, folder):
@@ -248,10 +290,15 @@ def test_rows_of_one_prompt_share_its_name(folder):
 
 @pytest.mark.parametrize(
     ("uninterrupted", "stopped", "resumed"),
-    [("whole", "killed", "resumed"), ("ahead", "ahead_killed", "ahead_resumed")],
+    [
+        ("whole", "killed", "resumed"),
+        ("ahead", "ahead_killed", "ahead_resumed"),
+        ("grow", "grow_killed", "grow_resumed"),
+    ],
 )
-def test_a_run_killed_while_saving_goes_on_as_one_that_was_not(folder, seen, uninterrupted, stopped, resumed):
-    """It died with the beliefs of step 3 written and the weights not: verl goes on from step 2."""
+def test_a_run_killed_in_a_step_goes_on_as_one_that_was_not(folder, seen, uninterrupted, stopped, resumed):
+    """It died with the beliefs of step 3 written and the weights not, or with groups under way: verl goes on from
+    step 2."""
     whole, again = ledger_of(folder, uninterrupted), ledger_of(folder, stopped)
     assert stopped not in seen
     assert [logged["step"] for logged in seen[resumed]] == [3, 4]
@@ -279,6 +326,28 @@ def test_generating_ahead_counts_vary_and_a_batch_mixes_decisions(folder, seen, 
         assert min(groups.values()) >= 2  # the floor
     assert len({count for groups in counts.values() for count in groups.values()}) > 1
     assert max(logged["training/off_policy/trajectory_staleness/max"] for logged in seen[name]) >= 1
+
+
+def test_a_batch_is_of_the_oldest_groups_and_a_session_that_fails_or_hangs_costs_its_row(folder, seen):
+    """The grader fails for some answers, and a session of the third group never ends."""
+    trained = [[key.split("_")[0] for key in logged["sampled"]] for logged in seen["late"]]
+    numbers = [sorted({int(uid.split(".")[1]) for uid in batch}) for batch in trained]
+    assert [len(batch) for batch in numbers] == [8, 8, 8]
+    order = [number for batch in numbers for number in batch]
+    assert order == sorted(order)
+    replaced = sum(logged.get("training/rollout_failure/evicted_samples", 0) for logged in seen["late"])
+    assert order[-1] - 23 == replaced  # those of which no session came back
+    assert seen["late"][0]["waited"] >= 3
+    for logged, uids, counts in zip(seen["late"], trained, by_step(ledger_of(folder, "late")).values(), strict=True):
+        assert logged["budgetalloc/lost"] > 0
+        assert sorted(Counter(uids).values()) == sorted(counts.values())
+    assert 2 in numbers[0]  # without the session that hangs
+    assert seen["ahead_one"][0]["budgetalloc/lost"] == 0
+
+
+def test_a_session_that_fails_is_counted(folder, seen):
+    for logged, counts in zip(seen["flaky"], by_step(ledger_of(folder, "flaky")).values(), strict=True):
+        assert logged["budgetalloc/lost"] == ROLLOUTS - sum(counts.values()) > 0
 
 
 def test_the_text_of_each_prompt_lies_beside_the_ledger(folder):

@@ -171,3 +171,13 @@ def test_beliefs_are_about_the_score_and_not_the_penalty():
     measure = scoring.measure(scores_RF.sum(axis=1), scores_RF)
     assert measure.success(scores_RF.sum(axis=1), scores_RF).tolist() == [1.0, 0.0]
     assert measure.reward_range is None  # the expected total is learned, with the penalty
+
+
+def test_the_time_that_a_batch_waits_for_stragglers():
+    assert Settings.read({}, deviation=True, penalty=False, ahead=True).straggler_timeout == 600
+    given = {"straggler_timeout": 30}
+    assert Settings.read(given, deviation=True, penalty=False, ahead=True).straggler_timeout == 30
+    with pytest.raises(ba.InputError, match="straggler_timeout is for trainer_mode=budgetalloc_async"):
+        Settings.read(given, deviation=True, penalty=False)
+    with pytest.raises(ba.InputError, match=r"budgetalloc\.straggler_timeout=0"):
+        Settings.read({"straggler_timeout": 0}, deviation=True, penalty=False, ahead=True)

@@ -18,7 +18,7 @@ class Server:
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
         self.response_length, self.rank, self.version = response_length, rank, 0
         self.waiting, self.task, self.asked = [], None, {}
-        self.slow, self.held = [], []
+        self.slow, self.held, self.lost = [], [], []
 
     async def ready(self):
         return True
@@ -33,6 +33,10 @@ class Server:
         self.model.load_state_dict(state)
         self.version = version or 0
         self._release()
+
+    async def lose(self, prompt):
+        """The next request of the prompt that begins with these tokens gets no answer."""
+        self.lost = prompt
 
     async def hold(self, slow):
         """From now on prompts that begin with these tokens wait while the version of the weights is odd."""
@@ -69,6 +73,10 @@ class Server:
         while self.waiting:
             await asyncio.sleep(0.02)  # let a batch gather
             now, self.waiting = self.waiting, []
+            lost = [request for request in now if self.lost and request[0][: len(self.lost)] == self.lost]
+            if lost:
+                now.remove(lost[0])
+                self.lost = []
             if self.slow and self.version % 2:
                 self.held += [request for request in now if request[0][: len(self.slow)] == self.slow]
                 now = [request for request in now if request[0][: len(self.slow)] != self.slow]

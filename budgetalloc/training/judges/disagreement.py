@@ -47,14 +47,19 @@ class Disagreement:
 
     def add(self, ids_R: Sequence[Id], completions_R: Sequence[Hashable], scores_RF: FloatArray) -> None:
         """Adds a step: the prompt of each rollout, a key of its completion, and its scores, NaN for none."""
-        for key, scores_F in zip(zip(ids_R, completions_R, strict=True), scores_RF, strict=True):
-            before_F = self._scores.pop(key, None)
-            if before_F is not None:
-                both_F = ~np.isnan(before_F) & ~np.isnan(scores_F)
-                low_F, high_F = np.fmin(before_F, scores_F), np.fmax(before_F, scores_F)
-                self.repeats_F += both_F
-                self._differ_F += both_F & unequal(np.nan_to_num(low_F), np.nan_to_num(high_F))
-                self._total_F += np.where(both_F, high_F - low_F, 0.0)
-            self._scores[key] = scores_F
+        again, before = [], []
+        for at, key in enumerate(zip(ids_R, completions_R, strict=True)):
+            if (scores_F := self._scores.pop(key, None)) is not None:
+                again.append(at)
+                before.append(scores_F)
+            self._scores[key] = scores_RF[at]
+        if again:  # all at once, because a step of a small model may repeat hundreds
+            before_KF, after_KF = np.array(before), scores_RF[again]
+            both_KF = ~np.isnan(before_KF) & ~np.isnan(after_KF)
+            low_KF, high_KF = np.fmin(before_KF, after_KF), np.fmax(before_KF, after_KF)
+            differ_KF = both_KF & unequal(np.nan_to_num(low_KF), np.nan_to_num(high_KF))
+            self.repeats_F += both_KF.sum(axis=0)
+            self._differ_F += differ_KF.sum(axis=0)
+            self._total_F += np.where(both_KF, high_KF - low_KF, 0.0).sum(axis=0)
         while len(self._scores) > _REMEMBERED:
             self._scores.popitem(last=False)

@@ -5,7 +5,7 @@ import queue
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections import deque
 from http.client import HTTPException
 from typing import Any
 
@@ -15,14 +15,14 @@ __all__ = ["ATTEMPTS", "Completion", "Server", "TrainingEnded"]
 
 ATTEMPTS = 8  # of one request, over about a minute
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy, as in TRL
-_BROKEN = (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError)  # worth another attempt
+_BROKEN = (urllib.error.URLError, HTTPException, ConnectionError)  # worth another attempt
 
 Completion = tuple[list[int], list[float]]
 """The tokens, and their log-probabilities under the model that generated them."""
 
 
 class TrainingEnded(Exception):  # noqa: N818
-    """Training ended during a request for completions."""
+    """Training ended between two attempts of a request."""
 
 
 class Server:
@@ -31,7 +31,7 @@ class Server:
     Args:
         args: An `AsyncGRPOConfig`: the address of the server, and how to sample.
         model: The name under which it serves the model.
-        stopping: Once it is set, `complete` raises `TrainingEnded`.
+        stopping: Once it is set, no further request is sent.
     """
 
     def __init__(self, args: Any, model: str, stopping: threading.Event) -> None:
@@ -48,43 +48,38 @@ class Server:
             "return_token_ids": True,
             "logprobs": 0,  # of the tokens drawn, and no others
         } | ({} if args.min_p is None else {"min_p": args.min_p})
+        self._waiting: deque[tuple[Any, dict[str, Any]]] = deque()
+        self._answers: queue.SimpleQueue[tuple[Any, Completion | Exception]] = queue.SimpleQueue()
+        self._lock, self._threads = threading.Lock(), 0
 
-    def complete(
-        self, prompts_R: Sequence[list[int]], seeds_R: Sequence[int], progressed: Callable[[], None]
-    ) -> list[Completion]:
-        """One completion per row, in order, with `max_inflight_tasks` requests at once; calls `progressed` for each."""
-        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        answers: queue.SimpleQueue[tuple[int, Completion | Exception]] = queue.SimpleQueue()
-        for row in range(len(prompts_R)):
-            waiting.put(row)
+    def submit(self, key: Any, prompt: list[int], seed: int) -> None:
+        """Asks for a completion; `max_inflight_tasks` requests run at once, in the order of submission."""
+        with self._lock:
+            self._waiting.append((key, {"prompt": prompt, "seed": seed}))
+            if self._threads == self.at_once:
+                return
+            self._threads += 1
+        # A daemon thread: a running request does not keep the process alive.
+        threading.Thread(target=self._ask, name="budgetalloc-request", daemon=True).start()
 
-        def ask() -> None:
-            while not self.stopping.is_set():
-                try:
-                    row = waiting.get_nowait()
-                except queue.Empty:
+    def _ask(self) -> None:
+        while True:
+            with self._lock:
+                if self.stopping.is_set() or not self._waiting:
+                    self._threads -= 1
                     return
-                try:
-                    answers.put((row, self._complete({"prompt": prompts_R[row], "seed": seeds_R[row]})))
-                except Exception as error:
-                    answers.put((row, error))
-
-        # Daemon threads: a running request does not keep the process alive.
-        for _ in range(min(self.at_once, len(prompts_R))):
-            threading.Thread(target=ask, name="budgetalloc-request", daemon=True).start()
-        completed: dict[int, Completion] = {}
-        while len(completed) < len(prompts_R):
-            if self.stopping.is_set():
-                raise TrainingEnded
+                key, what = self._waiting.popleft()
             try:
-                row, answer = answers.get(timeout=0.1)
-            except queue.Empty:
-                continue
-            if isinstance(answer, Exception):
-                raise answer
-            completed[row] = answer
-            progressed()
-        return [completed[row] for row in range(len(prompts_R))]
+                self._answers.put((key, self._complete(what)))
+            except Exception as error:
+                self._answers.put((key, error))
+
+    def answer(self, timeout: float) -> tuple[Any, Completion | Exception] | None:
+        """The key of the next request that has ended, and its completion or error; None after `timeout` seconds."""
+        try:
+            return self._answers.get(timeout=timeout)
+        except queue.Empty:
+            return None
 
     def _complete(self, what: dict[str, Any]) -> Completion:
         choice = self._post("/v1/completions", self.request | what)["choices"][0]
@@ -99,13 +94,16 @@ class Server:
         return ids, log_probs
 
     def _post(self, path: str, what: dict[str, Any]) -> Any:
-        """Retries if the server cannot be reached or answers with a 5xx status; a 4xx status raises at once."""
+        """Retries if the server cannot be reached or answers with a 5xx status. A 4xx status and a request without an
+        answer within `request_timeout` raise at once."""
         body, headers = json.dumps(what).encode(), {"Content-Type": "application/json"}
         for attempt in range(ATTEMPTS):
             request = urllib.request.Request(self.url + path, body, headers)
             try:
                 with _DIRECT.open(request, timeout=self.timeout) as response:
                     return json.load(response)
+            except TimeoutError as error:  # a further attempt would hold up all later rollouts for as long again
+                raise TimeoutError(f"POST {self.url}{path}: no answer in request_timeout={self.timeout} s.") from error
             except _BROKEN as error:
                 answer = error if isinstance(error, urllib.error.HTTPError) else None
                 if (answer is not None and answer.code < 500) or attempt == ATTEMPTS - 1:

@@ -18,7 +18,7 @@ __all__ = ["lengths", "samples_of"]
 
 def lengths(sampled: Sequence[SampledCompletion]) -> tuple[IntArray, IntArray]:
     """The tokens of each completion, and of its prompt."""
-    both = np.array([(len(each.ids), len(each.prompt_ids)) for each in sampled])
+    both = np.array([(len(each.ids), len(each.request.prompt_ids)) for each in sampled], dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
@@ -51,12 +51,12 @@ def samples_of(
         scored = group_rewards[~np.isnan(group_rewards)]
         metrics = {"reward": batch.rewards_R[at], "reward_std": scored.std() if len(scored) else math.nan}
         metrics |= {f"rewards/{name}": x for name, x in zip(names, batch.scores_RF[at], strict=True)}
-        each = completions[at]
-        before = len(each.prompt_ids)
+        each, asked = completions[at], completions[at].request
+        before = len(asked.prompt_ids)
         yield RolloutSample(
-            prompt=as_messages("user", each.row["prompt"]),
+            prompt=as_messages("user", asked.row["prompt"]),
             completion=as_messages("assistant", each.completion),
-            input_ids=np.array(each.prompt_ids + each.ids, dtype=np.int64),
+            input_ids=np.array(asked.prompt_ids + each.ids, dtype=np.int64),
             completion_mask=np.array([0] * before + [1] * len(each.ids), dtype=np.int64),
             old_log_probs=np.array([0.0] * before + each.log_probs, dtype=np.float32),
             advantage=float(advantages_R[at]),

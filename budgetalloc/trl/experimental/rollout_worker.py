@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
+from budgetalloc.training.admission import Admission, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.costs import Cost
 from budgetalloc.training.downselection import rows_to_train_on
@@ -27,9 +27,10 @@ from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
 from budgetalloc.trl.checkpoints import step_of, with_load, with_save
 from budgetalloc.trl.experimental.compatibility import check_compatible, check_no_tools, check_policy, check_version
-from budgetalloc.trl.experimental.completions import Server, TrainingEnded
-from budgetalloc.trl.experimental.queue_samples import lengths, samples_of
-from budgetalloc.trl.experimental.sampling import CompletionSampler, SampledCompletion, names_of, shuffled_passes
+from budgetalloc.trl.experimental.completions import Server
+from budgetalloc.trl.experimental.flights import Flight, Flights
+from budgetalloc.trl.experimental.queue_samples import samples_of
+from budgetalloc.trl.experimental.sampling import CompletionSampler, names_of, shuffled_passes
 
 __all__ = ["AdaptiveRolloutWorker"]
 
@@ -44,11 +45,14 @@ class AdaptiveRolloutWorker:
         worker.attach(trainer)
         trainer.train()
 
-    A thread of the trainer's main process runs the steps of the policy. In each step it decides counts from all rewards
-    so far, gets completions from the vLLM server, computes rewards and advantages, and puts the rollouts into the
-    trainer's queue, with the oldest model version of their group. The trainer forms batches and drops stale rollouts.
-    Its `AsyncGRPOConfig` sets the sampling parameters. The thread calls each reward function once per round, so
-    reward functions need not be picklable, and share the CPU with the trainer.
+    A thread of the trainer's main process runs the steps of the policy. In each step it decides counts from the rewards
+    of all complete steps, gets completions from the vLLM server, computes rewards and advantages, and puts the rollouts
+    into the trainer's queue, with the oldest model version of their group. Several steps are generated at once, and
+    the queue gets them in their order, whichever rollouts end first (`training.admission`). A rollout without an answer
+    within `AsyncGRPOConfig.request_timeout`, or whose request failed, is lost: its group is trained without it.
+
+    The trainer forms batches. Its `AsyncGRPOConfig` sets the sampling parameters. The thread calls each reward function
+    once per round, so reward functions need not be picklable, and share the CPU with the trainer.
 
     Args:
         policy: As in `AdaptiveGRPOCallback`. It may generate more rollouts than it keeps.
@@ -57,14 +61,15 @@ class AdaptiveRolloutWorker:
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer step,
             `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. For a varying budget: a function
             of the policy's step and of the rollouts spent before it (`budgetalloc.policies.costs.pacing`).
-        ahead: Most rollouts in the queue when a step begins. Default: those of `max_staleness` - 1 optimizer steps.
+        ahead: Most rollouts in the queue and in unfinished steps when a step begins; 0 generates one step at a time,
+            after the queue is empty. Default: as many as keep `max_staleness` (`most_ahead`).
             `AsyncGRPOConfig.queue_maxsize` is not used.
         candidates: "all", or k: k times the step's rollouts divided by `num_generations`, in a shuffled order that
             cycles through the dataset.
         baseline, scale, weight, floor, cap, min_group, quantum, prompt_id, success, reward_range, domain, quotas,
             mixture, cost, features, allow_dataset_change: As in `AdaptiveGRPOCallback`. Quotas and a mixture need
             `candidates="all"`.
-            `cost="seconds"` counts the server's seconds.
+            `cost="seconds"` counts the server's seconds, and generates one step at a time.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
         tools, environment_factory: Refused.
 
@@ -126,6 +131,7 @@ class AdaptiveRolloutWorker:
         self.metrics_queue: queue.Queue[Any] = queue.Queue()
         self.trainer: Any = None
         self._version = self._groups = self._spent = 0
+        self._admission: Admission[Flight] = Admission()
         self._learning = threading.Lock()  # held while the policy learns, and while its state is saved
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -152,7 +158,6 @@ class AdaptiveRolloutWorker:
         self.trainer, args = trainer, trainer.args
         self._model = trainer.model.config._name_or_path  # as in TRL; the server knows it by this name
         self._batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
-        self._ahead = max(0, args.max_staleness - 1) * self._batch if self.ahead is None else self.ahead
         self.session.pool, self.session.pool_size = self.prompts.pool, len(self.prompts.pool)
         self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rows(), args.num_generations)
         self._begin(self._rows())  # raises where the budget cannot be spent
@@ -168,10 +173,14 @@ class AdaptiveRolloutWorker:
         step, texts_of = self.policy.estimator.step, self.prompts.texts
         self.session.written = [] if self.ledger_path is None else [LogWriter(self.ledger_path, step, texts_of)]
         self._stopping.clear()
+        while self.session.number > step:  # steps that an earlier training did not finish
+            self.session.resume()
         server = Server(self.trainer.args, self._model, self._stopping)
-        self._sampler = CompletionSampler(self.trainer, self.prompts, self.reward_funcs, server, self._hear)
+        sampler = CompletionSampler(self.trainer, self.prompts, self.reward_funcs, self._hear)
+        self._admission = Admission()
+        flights = Flights(self.session, self._admission, sampler, server, self.trainer.args.seed)
         self._hear("beginning")
-        self._thread = threading.Thread(target=self._run, name="budgetalloc-rollouts", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(flights,), name="budgetalloc-rollouts", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -194,62 +203,63 @@ class AdaptiveRolloutWorker:
 
     # --- the thread -------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, flights: Flights) -> None:
         try:
-            while not self._stopping.wait(0.05 if self.rollout_buffer.qsize() > self._ahead else 0):
-                if self.rollout_buffer.qsize() <= self._ahead:
-                    self._step()
-        except TrainingEnded:
-            pass
+            while not self._stopping.is_set():
+                if self._may_begin():
+                    rows = self._rows()
+                    self.costs.begin()
+                    self._begin(rows)
+                    flights.begin(rows, self._version)
+                flights.wait(timeout=0 if self._may_begin() else 0.05)
+                if (flight := flights.complete(self._version)) is not None:
+                    self._deliver(flight, flights.sampler.names)
         except BaseException as error:
             self._error = error
             logger.exception("AdaptiveRolloutWorker failed while %s", self._doing)
         finally:
             self._stopping.set()  # also for the threads that make requests
-            self._sampler.close()
+            flights.sampler.close()
 
     def _hear(self, doing: str | None = None) -> None:
         """Records that the thread is alive, and its current activity."""
         self._last_progress, self._doing = time.monotonic(), doing or self._doing
 
-    def _step(self) -> None:
-        """One step of the policy, which learns last: if a step raises, the policy's state is unchanged."""
-        rows, key = self._rows(), [self.trainer.args.seed, self.policy.estimator.step]
-        self.costs.begin()
-        self._begin(rows)
-        session, rounds = self.session, 0
-        completions: list[SampledCompletion] = []
-        versions: dict[Id, int] = {}  # the version of a group is the oldest of its rounds
-        while ids_R := session.request():
-            versions = dict.fromkeys(ids_R, self._version) | versions
-            self.costs.clock.go()
-            sampled = self._sampler.sample(ids_R, [*key, rounds])
-            self.costs.clock.stop()  # what follows is not the server's time
-            scores_RF = self._sampler.score(sampled)
-            lengths_R, prompts_R = lengths(sampled)
-            session.observe(ids_R, scores_RF, lengths_R, prompt_lengths_R=prompts_R)
-            completions += sampled
-            rounds += 1
-        if not completions:
-            raise InputError(f"{self.policy} requested no rollouts: a step must spend its budget.")
-        batch = session.record()
+    def _may_begin(self) -> bool:
+        ahead = self.ahead
+        if ahead is None:
+            ahead = most_ahead(self.trainer.args.max_staleness, self._batch, self._rows())
+        if self.options.cost == "seconds" and len(self._admission):
+            return False
+        return self._admission.may_begin(self.rollout_buffer.qsize(), ahead)
+
+    def _deliver(self, flight: Flight, names: list[str]) -> None:
+        """Gives the oldest step to the trainer. The policy learns last: if anything raises, its state is unchanged."""
+        batch = self.session.record()
         advantages_R = self.options.advantages(batch).values_R
-        kept_R, names = rows_to_train_on(self.policy, batch, rows).tolist(), self._sampler.names
-        samples = list(samples_of(batch, kept_R, completions, advantages_R, versions, self._groups, names))
+        kept_R = rows_to_train_on(self.policy, batch, flight.rollouts).tolist()
+        about = flight.completions, advantages_R, flight.versions, self._groups, names
+        samples = list(samples_of(batch, kept_R, *about))
         with self._learning:  # before the trainer can train on the rollouts, and save
-            metrics = session.end(advantages_R).metrics
-            self._spent += rows
+            metrics = self.session.end(advantages_R).metrics
+            self._spent += flight.rollouts
+        self._admission.admit()
         metrics = {f"budgetalloc/{key}": value for key, value in metrics.items()}
         self.metrics_queue.put(metrics | {"completions/mean_length": (int(batch.lengths_R.sum()), len(batch))})
         for sample in samples:
             self.rollout_buffer.put(sample)
         self._groups += len(batch.counts_G)
 
+    @property
+    def _planned(self) -> int:
+        """Rollouts of all steps that have begun."""
+        return self._spent + self._admission.rollouts
+
     def _rows(self) -> int:
         """The rollouts of the next step that are trained on."""
         rows = self.rollouts_per_step
         if callable(rows):
-            rows = check_integer("rollouts_per_step(step, spent)", rows(self.policy.estimator.step, self._spent), 1)
+            rows = check_integer("rollouts_per_step(step, spent)", rows(self.session.number, self._planned), 1)
         return rows or self._batch
 
     def _begin(self, rows: int) -> None:
@@ -260,7 +270,7 @@ class AdaptiveRolloutWorker:
             return
         width = bounds.candidates * max(1, rows // size)
         paced = callable(self.rollouts_per_step)
-        start = bounds.candidates * (self._spent // size) if paced else self.policy.estimator.step * width
+        start = bounds.candidates * (self._planned // size) if paced else self.session.number * width
         ids_P = shuffled_passes(self.session.pool, start, width, self.policy.seed)
         generated = rows if self.session.fallen else self.options.generate * rows
         self.session.begin_among(ids_P, bounds.budget(generated, len(ids_P), size), rows, size)

@@ -13,43 +13,55 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
 from budgetalloc.training.prompts import Prompts, turns
-from budgetalloc.trl.experimental.completions import Server
+from budgetalloc.trl.experimental.completions import Completion
 from budgetalloc.trl.generation import GROUP
 
-__all__ = ["CompletionSampler", "SampledCompletion", "as_messages", "names_of", "shuffled_passes"]
+__all__ = ["CompletionSampler", "Request", "SampledCompletion", "as_messages", "names_of", "shuffled_passes"]
 
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
 
 
 @dataclass(frozen=True, eq=False)
-class SampledCompletion:
-    """One completion of a row of the dataset.
+class Request:
+    """What one rollout asks of the server.
 
     Args:
         prompt: The prompt's id.
         row: The row of the dataset.
         prompt_ids: The prompt's tokens.
-        ids: The completion's tokens.
-        log_probs: The log-probability of each of `ids` under the model that wrote it.
-        completion: The text or messages that reward functions see.
+        seed: Seeds the completion.
     """
 
     prompt: Id
     row: dict[str, Any]
     prompt_ids: list[int]
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class SampledCompletion:
+    """One completion.
+
+    Args:
+        request: What was asked.
+        ids: The completion's tokens.
+        log_probs: The log-probability of each of `ids` under the model that wrote it.
+        completion: The text or messages that reward functions see.
+    """
+
+    request: Request
     ids: list[int]
     log_probs: list[float]
     completion: Any
 
 
 class CompletionSampler:
-    """Samples completions and scores them, in one thread.
+    """Makes requests of prompts, and scores their completions, in one thread.
 
     Args:
         trainer: The trainer, with the tokenizer and the `AsyncGRPOConfig`.
         prompts: The pool.
         reward_funcs: Score the completions.
-        server: Completes the prompts.
         on_progress: Called on any progress; its argument, if any, names the activity that begins.
     """
 
@@ -58,11 +70,10 @@ class CompletionSampler:
         trainer: Any,
         prompts: Prompts,
         reward_funcs: Sequence[Callable[..., Any]],
-        server: Server,
         on_progress: Callable[..., None],
     ) -> None:
         self.tokenizer, self.template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
-        self.prompts, self.reward_funcs, self.server, self.on_progress = prompts, reward_funcs, server, on_progress
+        self.prompts, self.reward_funcs, self.on_progress = prompts, reward_funcs, on_progress
         self.names = names_of(reward_funcs)
         self._loop = asyncio.new_event_loop()  # one for all calls, because a reward function may keep it
 
@@ -70,20 +81,21 @@ class CompletionSampler:
         """Closes the event loop of asynchronous reward functions."""
         self._loop.close()
 
-    def sample(self, ids_R: list[Id], key: list[int]) -> list[SampledCompletion]:
-        """A completion for each of these prompts; `key` seeds them."""
+    def requests(self, ids_R: list[Id], key: list[int]) -> list[Request]:
+        """A request for each of these prompts; `key` seeds them."""
         self.on_progress(f"generating {len(ids_R)} rollouts")
         rows_R = self.prompts.rows_in_turn(list(zip(ids_R, turns(ids_R, key), strict=True)))
         tokens = {prompt: self._tokens(row["prompt"]) for prompt, row in dict(zip(ids_R, rows_R, strict=True)).items()}
         # Without a seed each, vLLM's engines would draw the same completions.
         seeds_R = np.random.default_rng(key).integers(2**63, size=len(ids_R)).tolist()
-        sampled = []
-        answers = self.server.complete([tokens[prompt] for prompt in ids_R], seeds_R, self.on_progress)
-        for prompt, row, (ids, log_probs) in zip(ids_R, rows_R, answers, strict=True):
-            text = self.tokenizer.decode(ids, skip_special_tokens=True)
-            completion = text if isinstance(row["prompt"], str) else as_messages("assistant", text)
-            sampled.append(SampledCompletion(prompt, row, tokens[prompt], ids, log_probs, completion))
-        return sampled
+        rows = zip(ids_R, rows_R, seeds_R, strict=True)
+        return [Request(prompt, row, tokens[prompt], seed) for prompt, row, seed in rows]
+
+    def sampled(self, request: Request, answer: Completion) -> SampledCompletion:
+        """The server's answer, decoded."""
+        text = self.tokenizer.decode(answer[0], skip_special_tokens=True)
+        completion = text if isinstance(request.row["prompt"], str) else as_messages("assistant", text)
+        return SampledCompletion(request, *answer, completion)
 
     def _tokens(self, prompt: Any) -> list[int]:
         if isinstance(prompt, str):
@@ -93,12 +105,15 @@ class CompletionSampler:
 
     def score(self, sampled: list[SampledCompletion]) -> FloatArray:
         """The reward of each rollout by each reward function, shape (R, F), NaN for None."""
+        if not sampled:
+            return np.zeros((0, len(self.names)))
+        rows = [each.request.row for each in sampled]
         given: dict[str, list[Any]] = {
-            "prompts": [each.row["prompt"] for each in sampled],
+            "prompts": [row["prompt"] for row in rows],
             "completions": [each.completion for each in sampled],
             "completion_ids": [each.ids for each in sampled],
-            GROUP: [each.prompt for each in sampled],
-        } | {key: [each.row[key] for each in sampled] for key in sampled[0].row if key not in _GIVEN}
+            GROUP: [each.request.prompt for each in sampled],
+        } | {key: [row[key] for row in rows] for key in rows[0] if key not in _GIVEN}
         answers = []
         for func, name in zip(self.reward_funcs, self.names, strict=True):
             self.on_progress(f"scoring {len(sampled)} rollouts with {name}")

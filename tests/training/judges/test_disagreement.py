@@ -39,3 +39,11 @@ def test_memory_is_bounded(monkeypatch):
     seen.add(list("abcd"), [0] * 4, np.zeros((4, 1)))
     seen.add(["a", "d"], [0, 0], np.ones((2, 1)))  # a is forgotten
     assert seen.repeats_F.tolist() == [1]
+
+
+def test_repetitions_within_one_step_count_one_after_another():
+    seen = Disagreement(2)
+    seen.add(["a"] * 4, ["4"] * 4, np.array([[1.0, 0.0], [0.5, 0.0], [0.5, np.nan], [1.0, 0.0]]))
+    assert seen.repeats_F.tolist() == [3, 1]
+    assert (seen.share_F * seen.repeats_F).tolist() == [2, 0]
+    assert seen.difference_F[0] == pytest.approx(1 / 3)

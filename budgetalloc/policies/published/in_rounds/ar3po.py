@@ -39,5 +39,5 @@ def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     def decide(view: View) -> Rounds:
         return until_finished(view, each, each, group, lambda tally: tally.successes_P > 0, view.rollouts_only("ar3po"))
 
-    needs = Needs(candidates=stages, baseline="group")
+    needs = Needs(candidates=stages, baseline="group", by_group=True)
     return Policy(f"ar3po(group={group}, stages={stages}, seed={seed})", decide, BetaEstimator(), seed, needs)

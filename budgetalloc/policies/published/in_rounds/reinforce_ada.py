@@ -51,6 +51,6 @@ def reinforce_ada(
         trained = -(-view.rollouts_only("reinforce_ada") // stages)
         return until_finished(view, group, group, group * stages, finished, trained)
 
-    needs = Needs(baseline="group", generate=stages)
+    needs = Needs(baseline="group", generate=stages, by_group=True)
     name = f"reinforce_ada(group={group}, stages={stages}, quota={quota!r}, seed={seed})"
     return Policy(name, decide, BetaEstimator(), seed, needs, keep=balanced)

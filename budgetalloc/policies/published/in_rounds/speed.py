@@ -41,5 +41,5 @@ def speed(*, init: int = 4, cont: int = 20, seed: int = 0) -> Policy:
         every = view.rollouts_only("speed")
         return until_finished(view, init, cont, init + cont, lambda tally: ~tally.mixed(), every)
 
-    needs = Needs(candidates=-(-(init + cont) // init), baseline="group")
+    needs = Needs(candidates=-(-(init + cont) // init), baseline="group", by_group=True)
     return Policy(f"speed(init={init}, cont={cont}, seed={seed})", decide, BetaEstimator(), seed, needs)

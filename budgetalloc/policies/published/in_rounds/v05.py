@@ -83,5 +83,5 @@ def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, 
         return fused(outcome.mean_G, outcome.belief_G.mean, outcome.scored_G)[outcome.group_R]
 
     name = f"v05(first={first}, most={most}, more={more}, cost={cost}, seed={seed})"
-    estimator, needs = BetaEstimator(prior="pool", discount=0.9), Needs(candidates=2, baseline="policy", scale="rms")
-    return Policy(name, decide, estimator, seed, needs, expect=expect)
+    needs = Needs(candidates=2, baseline="policy", scale="rms", by_group=True)
+    return Policy(name, decide, BetaEstimator(prior="pool", discount=0.9), seed, needs, expect=expect)

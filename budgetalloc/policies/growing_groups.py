@@ -1,0 +1,167 @@
+"""Groups that start small and grow by their own outcomes."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import BudgetError, UnsupportedError, check_function, check_integer, check_type
+from budgetalloc.policies.interface import Decide, Rounds, Tally, View
+from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.rounds import Spending, order_matters, wanting
+
+__all__ = ["expected_sizes", "growing"]
+
+
+def growing(
+    policy: Policy,
+    *,
+    first: int = 2,
+    most: int = 8,
+    wants_more: Callable[[Tally], NDArray[np.bool_]] | None = None,
+) -> Policy:
+    """Starts every group with `first` rollouts and doubles it while it wants more, by default while all of them fail.
+
+    `policy` chooses the prompts and plans their counts. A group starts with `first` rollouts, or with its planned count
+    if that is smaller. It grows to `most`, or to its planned count if that is larger. As many groups start at once as
+    can be expected to spend the budget: by the beliefs, a group of n grows with the probability E[(1-p)^n]. If they
+    need less, further prompts start; if they need more, the last groups of a random order do not grow. The budget is
+    spent exactly.
+
+    Whether a group grows depends on its own outcomes, and on whether the budget suffices if all groups before it in
+    that order grow as far as they can. The final counts therefore do not depend on which groups end first. A trainer
+    that can extend a group while others are still being generated does so (verl, `Needs.by_group`). Others, such as
+    TRL, generate whole rounds, with the same counts. If groups may reach the cap, verl generates whole rounds too.
+
+    Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its outcomes is biased.
+
+    The two policies share one state: use only the new one afterwards.
+
+    Args:
+        policy: Plans the counts, in one round, with a budget in rollouts. If all candidates have been started, the
+            rest of the budget extends their groups in a last round.
+        first: Rollouts to start a group with, at least 1.
+        most: Rollouts that a group may grow to, at least `first`.
+        wants_more: From the tally of the step to the prompts whose groups go on, shape (P,), each by its own outcomes.
+
+    >>> import budgetalloc as ba
+    >>> policy = growing(ba.uniform(), most=4)
+    >>> step = policy.begin(["a", "b", "c", "d"], ba.Budget(rollouts=10, floor=0))
+    >>> step.request()
+    array([2, 2, 2, 0])
+    >>> step.observe(["a", "a"], [0, 0])
+    >>> step.request(running=["b", "c"])  # a goes on at once
+    array([2, 0, 0, 0])
+    """
+    check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
+    check_integer("first", first, 1)
+    check_integer("most", most, first)
+    if wants_more is not None:
+        check_function("wants_more", wants_more, "of a Tally that returns which prompts want more rollouts")
+
+    def growing_from(decide: Decide) -> Decide:
+        def plan(view: View, budget: Budget) -> IntArray:
+            counts_P = decide(replace(view, budget=budget))
+            if not isinstance(counts_P, np.ndarray):
+                raise UnsupportedError(
+                    f"growing({policy}) needs a policy that decides once a step, such as adaptive()."
+                )
+            return counts_P
+
+        def bounds(counts_K: IntArray, budget: Budget) -> tuple[IntArray, IntArray]:
+            return np.minimum(counts_K, first), np.minimum(np.maximum(counts_K, most), budget.largest_group)
+
+        def expected(view: View, counts_P: IntArray) -> FloatArray:
+            at_K = np.flatnonzero(counts_P)
+            return expected_sizes(view.belief_P.take(at_K), *bounds(counts_P[at_K], view.budget))
+
+        def decide_in_rounds(view: View) -> Rounds:
+            total, budget = view.rollouts_only("growing"), view.budget
+            counts_P = plan(view, budget)
+            spent = float(expected(view, counts_P).sum())
+            if spent < total and not budget.fewest:  # further prompts can start
+                larger = replace(budget, rollouts=int(total * total / spent) // budget.quantum * budget.quantum)
+                with suppress(BudgetError):  # the prompts cannot take so many
+                    larger.check(len(counts_P))
+                    counts_P = np.where(counts_P > 0, counts_P, plan(view, larger))
+            at_once = int((np.cumsum(expected(view, counts_P)) <= total).sum())
+            queue = np.flatnonzero(counts_P)
+            first_K, most_K = bounds(counts_P[queue], budget)
+            return _in_turn(view, queue, first_K, most_K, max(at_once, 1), wants_more)
+
+        return decide_in_rounds
+
+    rule = "" if wants_more is None else f", wants_more={getattr(wants_more, '__name__', wants_more)}"
+    with_features = policy.decide_with_features
+    return replace(
+        policy,
+        name=f"growing({policy.name}, first={first}, most={most}{rule})",
+        decide=growing_from(policy.decide),
+        decide_with_features=None if with_features is None else growing_from(with_features),
+        needs=replace(policy.needs, keep_batch=False, by_group=True),
+    )
+
+
+def _in_turn(
+    view: View,
+    queue: IntArray,
+    first_K: IntArray,
+    most_K: IntArray,
+    at_once: int,
+    wants_more: Callable[[Tally], NDArray[np.bool_]] | None,
+) -> Rounds:
+    """Starts the first `at_once` prompts of the queue, doubles their groups, and starts further prompts.
+
+    A group starts or grows if the budget suffices even if all groups before it in the queue grow to `most_K`, and those
+    after it stay as they are. What is granted later to a group behind another has left enough for that other. So what
+    is granted in the end does not depend on the order in which groups end.
+    """
+    budget, prompts = view.budget, len(view.belief_P)
+    spending, quantum = Spending(budget, prompts), budget.quantum
+    total = spending.left
+    first_K, most_K = (-(-x_K // quantum) * quantum for x_K in (first_K, most_K))
+    first_K, most_K = (np.clip(x_K, budget.smallest_group, budget.largest_group) for x_K in (first_K, most_K))
+    if budget.fewest:  # all start
+        at_once, first_K = len(queue), np.minimum(first_K, total // prompts // quantum * quantum)
+    whole, tally = order_matters(budget, int(most_K.max())), Tally.empty(prompts)
+    spending.give_each(queue[:at_once], first_K[:at_once])
+    yielded = spending.counts_P.copy()
+    while True:
+        tally = yield yielded
+        waits, before_P = bool(tally.running_P.any()), spending.counts_P.copy()
+        if not spending.left:
+            return
+        had_K, running_K = before_P[queue], np.broadcast_to(tally.running_P, prompts)[queue]
+        over_K = (had_K > 0) & ~running_K & (~wanting(wants_more, tally)[queue] | (had_K >= most_K))
+        next_K = np.where(had_K > 0, np.minimum(2 * had_K, most_K), first_K)
+        bound_K = np.where(over_K, had_K, most_K)
+        needed_K = np.cumsum(bound_K) - bound_K + next_K + had_K.sum() - np.cumsum(had_K)
+        wants_K = ~over_K & ~running_K & (not (whole and waits))
+        granted = np.flatnonzero(wants_K & (needed_K <= total))
+        spending.give_each(queue[granted], (next_K - had_K)[granted])
+        if (spending.counts_P == before_P).all():
+            blocked = int(np.argmax(~over_K)) if not over_K.all() else len(queue)
+            if blocked < len(queue) and wants_K[blocked]:  # all before it have ended: it gets the rest
+                spending.give(int(queue[blocked]), spending.left)
+            if not waits and (spending.counts_P == before_P).all():
+                spending.spread_rest()
+        yielded = spending.counts_P - before_P
+
+
+def expected_sizes(belief_P: Beta, first_P: IntArray, most_P: IntArray) -> FloatArray:
+    """The expected size of groups that start with `first_P` rollouts and double to `most_P` while all fail, (P,).
+
+    >>> expected_sizes(Beta([1.0], [1.0]), np.array([2]), np.array([8]))  # 2 + 2 E[q^2] + 4 E[q^4] = 2 + 2/3 + 4/5
+    array([3.46666667])
+    """
+    sizes_P, now_P = first_P.astype(np.float64), first_P
+    fail_PN = belief_P.all_fail(np.arange(int(most_P.max(initial=0)) + 1))
+    while (now_P < most_P).any():
+        next_P = np.minimum(2 * now_P, most_P)
+        sizes_P += (next_P - now_P) * np.take_along_axis(fail_PN, now_P[:, None], axis=1)[:, 0]
+        now_P = next_P
+    return sizes_P

@@ -1,0 +1,71 @@
+"""The composition of what an asynchronous trainer trains on, in the simulated engine of benchmarks/admission.py."""
+
+from pathlib import Path
+
+import admission  # of benchmarks
+import numpy as np
+import pytest
+from admission import BATCH, CORRELATIONS, GROUP, STALENESS, Engine, chi_square, first_come, in_order, learn
+
+import budgetalloc as ba
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("correlation", CORRELATIONS)
+def test_each_batch_has_the_composition_of_its_plan(correlation):
+    planned, trained, ages = in_order(Engine(correlation), 100_000)
+    assert trained.sum() >= 100_000
+    assert np.array_equal(planned, trained)
+    assert chi_square(planned.sum(axis=0), trained.sum(axis=0))[1] > 0.99
+    assert max(ages) <= STALENESS
+
+
+@pytest.mark.parametrize("correlation", [-0.9, 0.9])
+def test_first_come_first_trained_loses_the_slow_prompts(correlation):
+    planned, trained = (x[0] for x in first_come(Engine(correlation), 10_000))
+    assert chi_square(planned / GROUP, trained / GROUP)[1] < 1e-6
+    slowest = 0 if correlation < 0 else -1
+    assert trained[slowest] < 0.02 * planned[slowest]
+
+
+def test_several_plans_at_once_are_faster_than_one():
+    engines = Engine(0.9), Engine(0.9)
+    in_order(engines[0], 5_000)
+    in_order(engines[1], 5_000, most=1)
+    assert engines[1].now > 3 * engines[0].now
+
+
+def test_a_time_out_costs_rows_of_the_slow_prompts_and_no_group():
+    planned, trained, _ = in_order(Engine(0.9, timeout=3.0), 20_000)
+    lost = (planned - trained).sum(axis=0)
+    assert lost[-1] > 5 * lost[:5].sum()
+    assert 0.9 < trained.sum(axis=0)[-1] / planned.sum(axis=0)[-1] < 0.97
+    assert (trained.sum(axis=1) > BATCH / 2).all()
+
+
+def test_the_policy_learns_as_in_a_synchronous_run_if_one_plan_is_generated_at_a_time(monkeypatch):
+    monkeypatch.setattr(admission, "STALENESS", 1)
+    alone = [
+        x["success"] for x in ba.simulate(ba.adaptive(seed=0), ba.Learner(seed=0), BATCH, 20, prompts=BATCH // GROUP)
+    ]
+    curve, lost = learn(0.9, 20, seed=0)
+    assert curve == pytest.approx(alone, abs=1e-9)
+    assert lost == 0
+
+
+def test_the_learning_curve_does_not_depend_on_the_correlation():
+    means = np.array([[learn(each, 60, seed)[0].mean() for seed in range(4)] for each in CORRELATIONS])
+    noise = means.std(axis=1, ddof=1).mean() / 2
+    assert np.ptp(means.mean(axis=1)) < 3 * noise
+
+
+def test_lost_rollouts_are_counted_by_the_session():
+    _, lost = learn(0.9, 10, seed=0, timeout=1.5)
+    assert 0 < lost < 10 * BATCH
+
+
+def test_the_table_of_the_docs_is_what_the_command_prints():
+    said = (ROOT / "docs" / "asynchronous.md").read_text()
+    for row in admission.compositions(100_000, ("first come", "planned")):
+        assert row in said

@@ -1,0 +1,145 @@
+"""Groups that grow by their own outcomes: the same counts whichever groups end first, and the plan behind them."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from budgets import budgets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from policy_steps import play
+
+import budgetalloc as ba
+from budgetalloc import Budget, InputError, UnsupportedError, policies
+from budgetalloc.policies.growing_groups import expected_sizes
+from budgetalloc.policies.methods import METHODS
+
+IDS = list(range(13))
+GROWING = {method.name: method.build for method in METHODS if method.build(seed=0).needs.by_group} | {
+    "uniform": lambda seed: policies.growing(ba.uniform(seed=seed), most=5),
+    "adaptive": lambda seed: policies.growing(ba.adaptive(seed=seed), first=3, most=4),
+    "mixed": lambda seed: policies.growing(ba.knapsack(seed=seed), wants_more=lambda tally: ~tally.mixed()),
+}
+
+
+def in_order(policy, budget, outcomes, rng, batch=1):
+    """The counts of a step in which `batch` groups end at a time, in random order; and whether a group was extended
+    while another was being generated. The k-th rollout of prompt i has `outcomes[i][k]`."""
+    step = policy.begin(IDS, budget)
+    counts_P, early = step.request(), False
+    seen_P, running = np.zeros_like(counts_P), set(np.flatnonzero(counts_P).tolist())
+    while running:
+        for at in rng.permutation(sorted(running))[:batch].tolist():
+            step.observe([at] * (counts_P[at] - seen_P[at]), outcomes[at][seen_P[at] : counts_P[at]])
+            seen_P[at] = counts_P[at]
+            running.remove(at)
+        more_P = step.request(running)
+        early = early or bool(more_P.any() and running)
+        assert not more_P[list(running)].any()
+        counts_P = counts_P + more_P
+        running |= set(np.flatnonzero(more_P).tolist())
+    step.end()
+    return counts_P, early
+
+
+def of_a_history(build, seed):
+    policy = build(seed=seed)
+    policy.observe([1, 1, 2, 2, 3, 3], [0, 1, 1, 1, 0, 0])
+    return policy
+
+
+def test_the_methods_that_grow_by_group():
+    assert set(GROWING) == {"ar3po", "speed", "v05", "reinforce_ada", "uniform", "adaptive", "mixed"}
+
+
+@pytest.mark.parametrize("name", GROWING)
+@given(
+    budget=budgets(13), seed=st.integers(0, 2**20), batch=st.integers(1, 3), rate=st.sampled_from([0.0, 0.2, 0.6, 1])
+)
+@settings(max_examples=25, deadline=None)
+def test_the_counts_do_not_depend_on_which_groups_end_first(name, budget, seed, batch, rate):
+    rng = np.random.default_rng(seed)
+    outcomes = (rng.random((13, 200)) < rate * rng.random((13, 1)) ** 0.3).astype(float)
+    found = [
+        in_order(of_a_history(GROWING[name], seed % 7), budget, outcomes, np.random.default_rng(order), size)
+        for order, size in ((0, 13), (1, batch), (2, batch))  # the first in whole rounds
+    ]
+    for counts_P, _ in found[1:]:
+        assert counts_P.tolist() == found[0][0].tolist()
+    if of_a_history(GROWING[name], 0).needs.generate == 1:
+        assert found[0][0].sum() == budget.rollouts
+    assert np.isin(found[0][0], budget.grid()).all()
+
+
+def test_groups_that_may_reach_the_cap_wait_for_each_other():
+    """What is left of a budget may then not be a group, so that a group gets less; which one depended on the order."""
+    budget, early = Budget(25, floor=0, cap=4, min_group=2), 0
+    for seed in range(40):
+        outcomes = (np.random.default_rng(seed).random((13, 50)) < 0.1).astype(float)
+        found = []
+        for order in range(2):
+            policy = policies.growing(ba.uniform(), most=4)
+            policy.observe(IDS * 40, [0.0] * len(IDS) * 40)  # so few prompts start that all can reach the cap
+            found.append(in_order(policy, budget, outcomes, np.random.default_rng(order)))
+            early += found[-1][1]
+        assert found[0][0].tolist() == found[1][0].tolist()
+        assert found[0][0].sum() == 25
+    assert early == 0
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_groups_are_extended_while_others_are_being_generated(name):
+    rng = np.random.default_rng(0)
+    outcomes = (rng.random((13, 200)) < 0.3).astype(float)
+    for floor in (0, 2) if name in ("uniform", "adaptive", "mixed") else (0,):
+        budget = Budget(64, floor=floor, cap=40, min_group=1)
+        assert in_order(of_a_history(GROWING[name], 1), budget, outcomes, rng)[1]
+
+
+def test_the_expected_size_is_that_of_all_outcomes():
+    """Against simulated rates of the belief Beta(0.4, 2), and groups that do not grow."""
+    rng = np.random.default_rng(0)
+    p_S = rng.beta(0.4, 2.0, 200_000)
+    failed = (rng.random((4, len(p_S))) >= p_S).cumprod(axis=0)  # until the first success
+    sizes_S = 1 + failed[0] + failed[1] * 2 + failed[3] * 2  # 1, 2, 4, 6
+    belief = ba.Beta([0.4, 0.4], [2.0, 2.0])
+    expected = expected_sizes(belief, np.array([1, 3]), np.array([6, 3]))
+    assert expected == pytest.approx([sizes_S.mean(), 3.0], rel=0.01)
+
+
+def test_the_plan_is_as_large_as_the_budget_can_be_expected_to_start():
+    """With half of the prompts solved at once, groups that need 2 of 8 rollouts leave enough for twice as many."""
+    policy = policies.growing(ba.uniform(), first=2, most=8)
+    policy.observe([x for x in range(400) for _ in range(20)], [float(x % 2) for x in range(400) for _ in range(20)])
+    counts_NP, _ = play(policy, list(range(400)), Budget(800, floor=0), {x: x % 2 for x in range(400)})
+    assert counts_NP.sum() == 800
+    started = (counts_NP.sum(axis=0) > 0).sum()
+    assert 150 <= started <= 170  # 800 / ((2 + 8) / 2)
+    assert len(counts_NP) <= 8
+
+
+def test_prompts_start_in_an_order_that_their_outcomes_do_not_change():
+    """What a group does decides how many others start, not which."""
+    budget, started = Budget(64, floor=0, cap=20, min_group=1), []
+    for rate in (0.0, 1.0):
+        policy = policies.growing(ba.uniform(seed=3), most=8)
+        counts_NP, _ = play(policy, list(range(100)), budget, dict.fromkeys(range(100), rate))
+        started.append(set(np.flatnonzero(counts_NP.sum(axis=0)).tolist()))
+    assert len(started[0]) < len(started[1])
+    assert started[0] <= started[1]
+
+
+def test_what_cannot_grow_is_refused():
+    with pytest.raises(UnsupportedError, match="needs a policy that decides once a step"):
+        policies.growing(policies.hora()).begin(["a", "b"], Budget(16)).request()
+    with pytest.raises(InputError, match="most"):
+        policies.growing(ba.uniform(), first=4, most=3)
+    with pytest.raises(InputError, match=r"running=\['a'\]: uniform.* waits for all rollouts"):
+        ba.uniform().begin(["a"], Budget(2)).request(running=["a"])
+
+
+def test_a_second_round_around_a_growing_policy_waits_for_all():
+    policy = policies.sequential(partial(GROWING["uniform"], seed=0)())
+    assert not policy.needs.by_group
+    counts_NP, _ = play(policy, IDS, Budget(64, floor=0), dict.fromkeys(IDS, 0.4))
+    assert counts_NP.sum() == 64
