@@ -26,6 +26,8 @@ WEIGHTS = {"oracle": (1, 2), "oracle_13": (1, 3), "oracle_02": (0, 2)}
 DAMAGED: dict[str, dict[str, float]] = {
     "oracle_late": {"choice": 10, "baseline": 10},
     "oracle_late_choice": {"choice": 10},
+    "oracle_late_choice_5": {"choice": 5},
+    "oracle_late_choice_2": {"choice": 2},
     "oracle_late_baseline": {"baseline": 10},
     "oracle_noisy": {"noise": 1.0},
 }
