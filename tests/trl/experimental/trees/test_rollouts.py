@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import AroundSteps, attach, logged, rows
+from conftest import SAVES, AroundSteps, attach, logged, rows, same_weights, weights
 from transformers import TrainerCallback
 
 import budgetalloc as ba
@@ -157,6 +157,35 @@ def test_the_same_seed_grows_the_same_trees(build):
         return [batch["completion_ids"].tolist() for batch in batches]
 
     assert grown(0) == grown(0) != grown(1)
+
+
+@pytest.mark.parametrize("branch", ["even", "entropy"])
+def test_a_run_that_fails_in_the_middle_of_a_tree_resumes_to_the_bit(build, branch):
+    def run(fails_at=None, resume=None, **config):
+        trees = Trees(2, branch=branch)
+        trainer, callback, batches = with_trees(build, trees, "thompson", max_steps=4, learning_rate=1e-3, **config)
+        choose, calls = trees._choose, []
+
+        def choosing(leaves, most, rng):
+            calls.append(trainer.state.global_step)
+            if calls.count(fails_at) == 2:  # after the first branches
+                raise RuntimeError("the engine died")
+            return choose(leaves, most, rng)
+
+        trees._choose = choosing
+        trainer.train(resume_from_checkpoint=resume and f"{trainer.args.output_dir}/checkpoint-{resume}")
+        return callback, batches, weights(trainer)
+
+    whole, batches, wanted = run()
+    with pytest.raises(RuntimeError, match="the engine died"):
+        run(fails_at=2, **SAVES)
+    resumed, later, found = run(resume=2)
+    assert [batch["completion_ids"].tolist() for batch in later] == [x["completion_ids"].tolist() for x in batches[2:]]
+    assert same_weights(found, wanted)
+    assert resumed.policy.estimator.step == whole.policy.estimator.step == 4
+    one, other = (each.policy.belief(list(whole.prompts.pool)) for each in (resumed, whole))
+    assert one.alpha_P.tolist() == other.alpha_P.tolist()  # nothing was counted twice
+    assert one.beta_P.tolist() == other.beta_P.tolist()
 
 
 def test_without_a_callback_trees_are_refused(build):
