@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.cold_start import KEPT, with_first_visit_prior
 from budgetalloc.beliefs.empirical_bayes import Drift, moved_evidence, pooled_prior
 from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
@@ -21,7 +22,6 @@ from budgetalloc.errors import InputError, check_flag, check_number, is_number, 
 __all__ = ["STATE_VERSION", "BetaEstimator"]
 
 STATE_VERSION = 2
-_BLOCK = 2**14  # prompts whose numbers stay in the processor's cache
 _START = (0.5, 0.5)  # prior="pool" before the first rewards
 
 
@@ -106,8 +106,7 @@ class BetaEstimator(Estimator):
         rows = len(self) if isinstance(rows_K, slice) else len(rows_K)
         # The last row is the prior, because an unseen prompt has the place -1.
         known_K2, graded_K = np.empty((rows + 1, 2)), np.zeros(rows)
-        for first in range(0, rows, _BLOCK):
-            block = slice(first, min(first + _BLOCK, rows))
+        for block in blocks(rows):
             successes, failures, graded = self._carried(block if isinstance(rows_K, slice) else rows_K[block])
             np.add(successes, self.prior_now[0], out=known_K2[block, 0])
             np.add(failures, self.prior_now[1], out=known_K2[block, 1])

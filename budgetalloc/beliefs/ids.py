@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.errors import InputError, check_list, shown
 
 __all__ = ["Id", "UInt64Array", "check_distinct", "check_ids", "factorize", "shuffled_order", "stable_key", "text_id"]
 
 Id = int | str
 UInt64Array = NDArray[np.uint64]
-_BLOCK = 2**14  # numbers that stay in the processor's cache; larger arrays cost more to allocate than to compute
 
 
 def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
@@ -97,14 +97,14 @@ def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int6
     """
     salt = np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
     hash_P = np.empty_like(keys_P)
-    for first in range(0, len(keys_P), _BLOCK):
+    for block in blocks(len(keys_P)):
         # The finalizer of splitmix64 (Steele et al., 2014) scatters similar keys.
-        hash_B = keys_P[first : first + _BLOCK] ^ salt
+        hash_B = keys_P[block] ^ salt
         hash_B ^= hash_B >> np.uint64(30)
         hash_B *= np.uint64(0xBF58476D1CE4E5B9)
         hash_B ^= hash_B >> np.uint64(27)
         hash_B *= np.uint64(0x94D049BB133111EB)
-        hash_P[first : first + _BLOCK] = hash_B ^ (hash_B >> np.uint64(31))
+        hash_P[block] = hash_B ^ (hash_B >> np.uint64(31))
     return _stable_order(hash_P)
 
 
@@ -116,15 +116,14 @@ def _stable_order(hash_P: UInt64Array) -> NDArray[np.int64]:
     """
     low = np.uint64((1 << len(hash_P).bit_length()) - 1)
     packed_P = np.arange(len(hash_P), dtype=np.uint64)
-    blocks = range(0, len(hash_P), _BLOCK)
-    for first in blocks:
-        packed_P[first : first + _BLOCK] |= hash_P[first : first + _BLOCK] & ~low
+    for block in blocks(len(hash_P)):
+        packed_P[block] |= hash_P[block] & ~low
     packed_P.sort()
     tied = np.zeros(0, dtype=np.int64)
-    for first in blocks:
-        part = packed_P[first : first + _BLOCK + 1]
+    for block in blocks(len(hash_P)):
+        part = packed_P[block.start : block.stop + 1]
         if (equal := np.flatnonzero((part[1:] ^ part[:-1]) <= low)).size:
-            tied = np.append(tied, first + equal)
+            tied = np.append(tied, block.start + equal)
     packed_P &= low
     order_P = packed_P.view(np.int64)
     if tied.size:

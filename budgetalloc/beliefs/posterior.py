@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng, shown
 
 __all__ = ["Belief", "Beta", "FloatArray", "Point", "T", "check_belief", "check_counts", "constant", "unchecked"]
@@ -158,8 +159,7 @@ class Beta:
     def lighter_than(self, mass: float) -> NDArray[np.bool_]:
         """Which beliefs have a mass alpha + beta below this one, shape (P,)."""
         lighter_P = np.empty(len(self), dtype=np.bool_)
-        for first in range(0, len(self), _BLOCK_CELLS):  # blocks that fit into the cache
-            block = slice(first, first + _BLOCK_CELLS)
+        for block in blocks(len(self)):
             np.less(self.alpha_P[block] + self.beta_P[block], mass, out=lighter_P[block])
         return lighter_P
 
@@ -275,8 +275,7 @@ def _products(factors: Callable[[slice, FloatArray], FloatArray], counts_N: Arra
     counts = check_counts(counts_N, prompts)
     j = np.arange(counts.max(initial=0), dtype=np.float64)[:, None]
     products_NP = np.empty((counts.size, prompts))
-    for start in range(0, prompts, width := max(_BLOCK_CELLS // max(len(j), 1), 1)):  # blocks that fit into the cache
-        at = slice(start, start + width)
+    for at in blocks(prompts, size=max(_BLOCK_CELLS // max(len(j), 1), 1)):
         factors_JP = factors(at, j)
         for k in range(1, len(j)):  # faster than np.cumprod down the rows
             factors_JP[k] *= factors_JP[k - 1]

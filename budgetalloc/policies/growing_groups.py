@@ -1,18 +1,17 @@
 """Groups that start small and grow by their own outcomes."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, UnsupportedError, check_function, check_integer, check_type
+from budgetalloc.errors import BudgetError, UnsupportedError, check_integer, check_type
 from budgetalloc.policies.interface import Decide, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending, order_matters, wanting
+from budgetalloc.policies.rounds import WantsMore, rule_in_name, wanting, wrapped
+from budgetalloc.policies.spending import Spending, order_matters
 
 __all__ = ["expected_sizes", "growing"]
 
@@ -22,7 +21,7 @@ def growing(
     *,
     first: int = 2,
     most: int = 8,
-    wants_more: Callable[[Tally], NDArray[np.bool_]] | None = None,
+    wants_more: WantsMore | None = None,
 ) -> Policy:
     """Starts every group with `first` rollouts and doubles it while it wants more, by default while all of them fail.
 
@@ -60,8 +59,7 @@ def growing(
     check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
     check_integer("first", first, 1)
     check_integer("most", most, first)
-    if wants_more is not None:
-        check_function("wants_more", wants_more, "of a Tally that returns which prompts want more rollouts")
+    rule = rule_in_name(wants_more)
 
     def growing_from(decide: Decide) -> Decide:
         def plan(view: View, budget: Budget) -> IntArray:
@@ -95,15 +93,8 @@ def growing(
 
         return decide_in_rounds
 
-    rule = "" if wants_more is None else f", wants_more={getattr(wants_more, '__name__', wants_more)}"
-    with_features = policy.decide_with_features
-    return replace(
-        policy,
-        name=f"growing({policy.name}, first={first}, most={most}{rule})",
-        decide=growing_from(policy.decide),
-        decide_with_features=None if with_features is None else growing_from(with_features),
-        needs=replace(policy.needs, keep_batch=False, by_group=True),
-    )
+    name = f"growing({policy.name}, first={first}, most={most}{rule})"
+    return wrapped(policy, name, growing_from, by_group=True)
 
 
 def _in_turn(
@@ -112,7 +103,7 @@ def _in_turn(
     first_K: IntArray,
     most_K: IntArray,
     at_once: int,
-    wants_more: Callable[[Tally], NDArray[np.bool_]] | None,
+    wants_more: WantsMore | None,
 ) -> Rounds:
     """Starts the first `at_once` prompts of the queue, doubles their groups, and starts further prompts.
 
@@ -135,7 +126,7 @@ def _in_turn(
         waits, before_P = bool(tally.running_P.any()), spending.counts_P.copy()
         if not spending.left:
             return
-        had_K, running_K = before_P[queue], np.broadcast_to(tally.running_P, prompts)[queue]
+        had_K, running_K = before_P[queue], tally.running_P[queue]
         over_K = (had_K > 0) & ~running_K & (~wanting(wants_more, tally)[queue] | (had_K >= most_K))
         next_K = np.where(had_K > 0, np.minimum(2 * had_K, most_K), first_K)
         bound_K = np.where(over_K, had_K, most_K)

@@ -10,7 +10,8 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_function, check_integer, check_number, check_type
 from budgetalloc.policies.interface import Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending, followed_by
+from budgetalloc.policies.rounds import followed_by
+from budgetalloc.policies.spending import Spending
 
 __all__ = ["Hint", "on_all_fail"]
 

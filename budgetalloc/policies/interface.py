@@ -155,7 +155,8 @@ class Tally:
     @classmethod
     def empty(cls, prompts: int) -> "Tally":
         low_P, high_P = np.full(prompts, np.inf), np.full(prompts, -np.inf)
-        return cls(np.zeros(prompts), np.zeros(prompts), low_P, high_P, np.zeros(prompts))
+        none_P = np.zeros(prompts, dtype=np.bool_)
+        return cls(np.zeros(prompts), np.zeros(prompts), low_P, high_P, np.zeros(prompts), none_P)
 
     def add(self, at_R: IntArray, rewards_R: FloatArray, success_R: FloatArray) -> None:
         """Adds rewards and successes, NaN for none, of rollouts of the prompts at these indices, shape (R,)."""

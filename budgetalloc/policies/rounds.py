@@ -4,106 +4,28 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import Beta
-from budgetalloc.budget import Budget, IntArray, rollouts_alone
-from budgetalloc.errors import BudgetError, InputError, UnsupportedError, check_function, check_number, check_type
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import BudgetError, InputError, check_function, check_number, check_type
 from budgetalloc.policies.interface import Decide, Hinted, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.spending import Spending, order_matters
 from budgetalloc.solvers.systematic import systematic
 
-__all__ = ["Spending", "followed_by", "order_matters", "sequential", "until_finished", "wanting"]
+__all__ = [
+    "WantsMore",
+    "followed_by",
+    "rule_in_name",
+    "sequential",
+    "until_finished",
+    "wanting",
+    "wrapped",
+]
 
-
-class Spending:
-    """Allocates a budget in portions, each such that the rest can still be spent in groups that the budget allows.
-
-    >>> spending = Spending(Budget(rollouts=9, floor=0, cap=8), prompts=3)
-    >>> spending.give(0, 8), spending.give(1, 8)  # 8 would leave one rollout, which is no group
-    (7, 2)
-    >>> spending = Spending(Budget(rollouts=16, floor=0, cap=8), prompts=3)
-    >>> spending.give_each([2, 0, 1], 6)
-    >>> spending.counts_P, spending.left
-    (array([6, 4, 6]), 0)
-    """
-
-    def __init__(self, budget: Budget, prompts: int, counts_P: IntArray | None = None) -> None:
-        if (rollouts := rollouts_alone(budget)) is None:
-            raise UnsupportedError(
-                f"{budget}: a policy that decides in rounds spends rollouts only. Use Budget(rollouts=...)."
-            )
-        self.budget = budget
-        self.counts_P: IntArray = np.zeros(prompts, dtype=np.int64) if counts_P is None else counts_P.copy()
-        self.left = rollouts - int(self.counts_P.sum())
-        self._room = int((budget.largest_group - self.counts_P[self.counts_P > 0]).sum())  # of open groups
-
-    def give(self, at: int, wanted: int) -> int:
-        """Gives a prompt up to about `wanted` more rollouts, as the budget allows; returns their number."""
-        low, high, quantum = self.budget.smallest_group, self.budget.largest_group, self.budget.quantum
-        had = int(self.counts_P[at])
-        least = 0 if had else low
-        most = min(max(-(-wanted // quantum) * quantum, least), high - had, self.left)
-        room = self._room - (high - had if had else 0)
-        short = self.left - (room + high - had)  # rollouts that only new groups can take
-        excess = max(most - (self.left - -(-max(short, 0) // high) * low), 0)
-        given = most - -(-excess // quantum) * quantum
-        if given < max(least, 1):
-            return 0
-        self.counts_P[at] += given
-        self.left, self._room = self.left - given, room + high - had - given
-        return given
-
-    def give_each(self, at_K: ArrayLike, wanted_K: ArrayLike) -> None:
-        """As `give` for each of these distinct prompts in turn."""
-        low, high, quantum = self.budget.smallest_group, self.budget.largest_group, self.budget.quantum
-        at_K = np.asarray(at_K, dtype=np.int64)
-        had_K = self.counts_P[at_K]
-        new_K = had_K == 0
-        wanted_K = np.broadcast_to(np.asarray(wanted_K, dtype=np.int64), at_K.shape)
-        full_K = np.minimum(np.maximum(-(-wanted_K // quantum) * quantum, np.where(new_K, low, 0)), high - had_K)
-        # Each allocation reduces the slack: all before the first one that is not ok can be given in full.
-        left_K = self.left - np.cumsum(full_K)
-        short_K = self.left - self._room - high * np.cumsum(new_K)
-        ok_K = -(-np.maximum(short_K, 0) // high) * low <= left_K
-        full = len(ok_K) if ok_K.all() else int(np.argmin(ok_K))
-        self.counts_P[at_K[:full]] += full_K[:full]
-        if full:
-            self.left, self._room = int(left_K[full - 1]), int(left_K[full - 1] - short_K[full - 1])
-        for at, wanted in zip(at_K[full:].tolist(), wanted_K[full:].tolist(), strict=True):
-            if not self.left:
-                break
-            self.give(at, wanted)
-
-    def spread(self, at_K: IntArray, keep: int = 0) -> None:
-        """Allocates all but `keep` of the rollouts left, a quantum to each of these prompts in turn, up to the cap."""
-        quantum, high = self.budget.quantum, self.budget.largest_group
-        before = -1
-        while self.left > keep and self.left != before:
-            before = self.left
-            at_K = at_K[self.counts_P[at_K] < high]
-            if self.counts_P[at_K].all():  # no prompt starts a group: many turns at once
-                turns = -(-(self.left - keep) // quantum)
-                self.give_each(at_K[:turns], quantum * max(turns // max(len(at_K), 1), 1))
-                continue
-            for at in at_K.tolist():
-                if self.left <= keep:
-                    break
-                self.give(at, quantum)
-
-    def spread_rest(self) -> None:
-        """Allocates all rollouts left, first to the prompts with rollouts, and to those with the fewest first."""
-        by_count = np.argsort(self.counts_P, kind="stable")
-        self.spread(by_count[self.counts_P[by_count] > 0])
-        self.spread(by_count)
-
-
-def order_matters(budget: Budget, most: int) -> bool:
-    """Whether what a group gets may depend on which groups got theirs before, if groups may reach `most`.
-
-    Where groups may reach the cap and further prompts may start, what is left may be too little for another group.
-    """
-    return budget.fewest == 0 and budget.largest_group - most < budget.smallest_group
+WantsMore = Callable[[Tally], NDArray[np.bool_]]
+"""From the tally of the step to the prompts whose groups go on, shape (P,)."""
 
 
 def until_finished(
@@ -162,9 +84,7 @@ def until_finished(
         tally = yield spending.counts_P - before_P
 
 
-def sequential(
-    policy: Policy, *, share: float = 0.25, wants_more: Callable[[Tally], NDArray[np.bool_]] | None = None
-) -> Policy:
+def sequential(policy: Policy, *, share: float = 0.25, wants_more: WantsMore | None = None) -> Policy:
     """Spends part of the budget in a second round, on prompts that want more after the first, such as unsolved ones.
 
     `policy` spends all but `share` of the budget. The rest is for those of its prompts that want more, by default those
@@ -195,8 +115,7 @@ def sequential(
     """
     check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
     check_number("share", share, 0, 1, without=(0, 1))
-    if wants_more is not None:
-        check_function("wants_more", wants_more, "of a Tally that returns which prompts want more rollouts")
+    rule = rule_in_name(wants_more)
 
     def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
         spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
@@ -211,11 +130,18 @@ def sequential(
         spending.spread_rest()
         yield spending.counts_P - spent_P
 
-    rule = "" if wants_more is None else f", wants_more={getattr(wants_more, '__name__', wants_more)}"
     return followed_by(policy, extend, share, f"sequential({policy.name}, share={share}{rule})")
 
 
-def wanting(wants_more: Callable[[Tally], NDArray[np.bool_]] | None, tally: Tally) -> NDArray[np.bool_]:
+def rule_in_name(wants_more: WantsMore | None) -> str:
+    """How the argument stands in a policy's name; raises `InputError` if it is no function."""
+    if wants_more is None:
+        return ""
+    check_function("wants_more", wants_more, "of a Tally that returns which prompts want more rollouts")
+    return f", wants_more={getattr(wants_more, '__name__', wants_more)}"
+
+
+def wanting(wants_more: WantsMore | None, tally: Tally) -> NDArray[np.bool_]:
     """Which prompts want more by the user's rule; by default those whose scored rollouts all failed. Shape (P,)."""
     if wants_more is None:
         return np.asarray((tally.successes_P == 0) & (tally.scored_P > 0))
@@ -252,13 +178,18 @@ def followed_by(
 
         return decide_in_rounds
 
+    return wrapped(policy, name, after)
+
+
+def wrapped(policy: Policy, name: str, after: Callable[[Decide], Decide], *, by_group: bool = False) -> Policy:
+    """`policy` with another name and other decisions in rounds, which `after` makes of its own, with features too."""
     with_features = policy.decide_with_features
     return replace(
         policy,
         name=name,
         decide=after(policy.decide),
         decide_with_features=None if with_features is None else after(with_features),
-        needs=replace(policy.needs, keep_batch=False, by_group=False),
+        needs=replace(policy.needs, keep_batch=False, by_group=by_group),
     )
 
 

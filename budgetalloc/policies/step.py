@@ -215,6 +215,7 @@ class Step:
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is not of this step."""
+        self._check_open()
         ids_G, group_R = factorize(check_ids(ids_R, "ids_R"))
         self._places(ids_G)
         return self.policy.belief(ids_G).take(group_R)
@@ -241,7 +242,6 @@ class Step:
         >>> step.baseline_belief(["new", "also new"], [0, 1]).mean.round(3)  # the prior's mean is 0.5
         array([0.013, 0.003])
         """
-        self._check_open()
         ids_G, group_R, success = self._rolled_out(ids_R, success_R)
         share = prior_share(earlier or Sums(), sum(self._prior))
         return self.policy.estimator.baseline_belief(ids_G, group_R, success, share)
@@ -266,6 +266,7 @@ class Step:
         return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
 
     def _rolled_out(self, ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], IntArray, FloatArray]:
+        self._check_open()  # afterwards, beliefs are those from after the step
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = factorize(ids)

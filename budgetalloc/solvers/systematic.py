@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import check_rng
@@ -13,8 +14,6 @@ from budgetalloc.solvers.domains import Domains, groups_fit
 from budgetalloc.solvers.proportional import clipped_shares, in_quanta, largest_remainder
 
 __all__ = ["systematic", "systematic_in_groups", "totals_of_domains"]
-
-_BLOCK = 2**14  # numbers that stay in the processor's cache
 
 
 def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -> IntArray:
@@ -155,13 +154,13 @@ def _drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, 
 def _cumulative(shares: FloatArray, group: int) -> Iterator[tuple[int, FloatArray]]:
     """The cumulative shares in blocks, each with its first place; of shares of a group, at most 1, if `group` > 1."""
     before = 0.0
-    for first in range(0, len(shares), _BLOCK):
-        part = shares[first : first + _BLOCK]
+    for block in blocks(len(shares)):
+        part = shares[block]
         part = part.copy() if group == 1 else np.minimum(part / group, 1.0)
         part[0] += before
         end = np.cumsum(part, out=part)
         before = end[-1]
-        yield first, end
+        yield block.start, end
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:

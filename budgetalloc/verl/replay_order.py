@@ -6,6 +6,8 @@ from typing import Any
 import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
+from budgetalloc.verl.settings import Settings
+
 __all__ = ["PlannedReplayBuffer"]
 
 
@@ -18,7 +20,7 @@ class PlannedReplayBuffer(ReplayBufferAsync):  # type: ignore[misc]
     `AdaptivePPOTrainerColocateAsync` numbers. Validation stays as it is.
     """
 
-    timeout = 600.0
+    timeout = Settings.straggler_timeout
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)

@@ -104,7 +104,7 @@ class Settings:
         session = Session(policy, names, weights, resolved=options)
         if given.get("shadow") is not None:
             session.shadow = _shadow(given["shadow"], session, "group" if deviation else "none", asked, ahead)
-        patience = given.get("straggler_timeout", 600.0)
+        patience = given.get("straggler_timeout", cls.straggler_timeout)
         patience = check_number("budgetalloc.straggler_timeout", patience, 0, math.inf, without=(0,))
         if not ahead and "straggler_timeout" in given:
             raise InputError("budgetalloc.straggler_timeout is for trainer_mode=budgetalloc_async: leave it out.")

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import tempfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from budgetalloc import BetaEstimator, InputError, StateError
 from budgetalloc.beliefs import estimator as module
+from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.testing import same_state
 
@@ -461,7 +463,7 @@ def test_the_beliefs_do_not_depend_on_the_blocks(monkeypatch, asked):
         belief.tick()
     whole = belief.belief(asked)
     assert whole.spread_P.min() < 1
-    monkeypatch.setattr(module, "_BLOCK", 7)
+    monkeypatch.setattr(module, "blocks", partial(blocks, size=7))
     parts = belief.belief(asked)
     for column in ("alpha_P", "beta_P", "spread_P"):
         assert getattr(parts, column).tolist() == getattr(whole, column).tolist()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from budgetalloc import InputError
 from budgetalloc.beliefs import ids as module
+from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.ids import (
     _stable_order,
     check_distinct,
@@ -131,7 +133,7 @@ def test_the_order_does_not_depend_on_the_blocks(monkeypatch):
     rng = np.random.default_rng(0)
     key_P = rng.integers(2**64, size=300, dtype=np.uint64)
     whole = shuffled_order(key_P, 1, 2).tolist()
-    monkeypatch.setattr(module, "_BLOCK", 7)
+    monkeypatch.setattr(module, "blocks", partial(blocks, size=7))
     assert shuffled_order(key_P, 1, 2).tolist() == whole
     alike_P = (rng.integers(90, size=300, dtype=np.uint64) << np.uint64(50)) + rng.integers(
         9, size=300, dtype=np.uint64

@@ -99,6 +99,8 @@ def test_a_step_opens_without_reading_beliefs_and_shows_none_that_it_did_not_rea
             step.end()
             with pytest.raises(InputError, match="This step has ended"):
                 _ = step.cold_P
+            with pytest.raises(InputError, match="This step has ended"):  # they are no longer those from before it
+                step.belief_of([3])
     assert max(asked) < 1000
     step.end()
     assert step.cold_P.all()

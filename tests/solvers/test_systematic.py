@@ -1,6 +1,7 @@
 """Systematic sampling: the sum, the sizes and the expectation of the counts."""
 
 import importlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError, UnsupportedError
+from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups
 
 module = importlib.import_module("budgetalloc.solvers.systematic")
@@ -244,5 +246,5 @@ def test_groups_need_a_budget_of_rollouts():
 def test_the_counts_do_not_depend_on_the_blocks(monkeypatch, group):
     weights_P, budget = np.random.default_rng(0).random(500), Budget(120, floor=0, cap=9, min_group=group)
     whole = systematic(weights_P, budget, np.random.default_rng(1))
-    monkeypatch.setattr(module, "_BLOCK", 7)
+    monkeypatch.setattr(module, "blocks", partial(blocks, size=7))
     assert systematic(weights_P, budget, np.random.default_rng(1)).tolist() == whole.tolist()

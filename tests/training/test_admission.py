@@ -23,8 +23,10 @@ def test_plans_are_admitted_in_their_order_whichever_rollouts_end_first(data, si
             lost.add((at, number))
         plans[at].take(number, None if (at, number) in lost else (at, number))
         while (plan := admission.next()) is not None:
+            assert plan.complete
             admission.admit()
             admitted.append(plan)
+        assert not any(plan.complete for plan in plans[len(admitted) :][:1])  # the oldest that was not admitted
     assert admitted == plans
     assert len(admission) == admission.rollouts == 0
     for at, plan in enumerate(plans):

@@ -12,7 +12,7 @@ from budgetalloc.errors import check_integer
 from budgetalloc.policies.downselect.groups import check_rows, turn
 from budgetalloc.policies.interface import Needs, Outcome, Rounds, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending
+from budgetalloc.policies.spending import Spending
 
 __all__ = ["aero", "kept_rows", "useful_first", "useful_rollouts"]
 

@@ -9,7 +9,7 @@ from budgetalloc.errors import check_choice, check_integer
 from budgetalloc.policies.downselect.rules import mixed_first
 from budgetalloc.policies.interface import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending
+from budgetalloc.policies.spending import Spending
 
 __all__ = ["dapo"]
 

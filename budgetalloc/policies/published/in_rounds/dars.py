@@ -11,7 +11,7 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_choice, check_flag, check_integer, check_number
 from budgetalloc.policies.interface import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending
+from budgetalloc.policies.spending import Spending
 from budgetalloc.solvers.proportional import largest_remainder
 
 __all__ = ["Variant", "dars", "dars_counts"]

@@ -6,7 +6,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.errors import check_integer, check_number
 from budgetalloc.policies.interface import Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending
+from budgetalloc.policies.spending import Spending
 
 __all__ = ["pilot_commit"]
 

@@ -14,7 +14,7 @@ from budgetalloc.errors import check_array, check_choice, check_integer, check_n
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import Needs, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.rounds import Spending
+from budgetalloc.policies.spending import Spending
 from budgetalloc.values import Value
 
 __all__ = ["Bonus", "Clock", "deviation", "exploration", "half_width", "xrpo"]
