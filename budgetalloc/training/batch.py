@@ -234,7 +234,7 @@ def check_rows(
         )
     if completions_R is not None:
         keys = check_list("completions_R", completions_R, "a key for each rollout, such as its text")
-        if len(keys) != rows or not all(isinstance(key, Hashable) for key in keys):
+        if len(keys) != rows or not all(issubclass(kind, Hashable) for kind in set(map(type, keys))):
             raise InputError(
                 f"completions_R={shown(completions_R)}: give a str, an int or a tuple of them for each of the {rows} "
                 "rollouts."

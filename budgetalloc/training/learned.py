@@ -34,21 +34,19 @@ class Learned:
         mixture = None if self.quotas is None else self.quotas.mixture
         return [part for part in (self.policy, self.costs, mixture) if part is not None]
 
-    def metrics(
-        self, batch: Batch, advantages_R: FloatArray, step: Step, options: Options, pool_size: int
-    ) -> dict[str, float]:
+    def metrics(self, batch: Batch, advantages_R: FloatArray, options: Options, pool_size: int) -> dict[str, float]:
         """Metrics of a step before it is learned from; `pool_size` is 0 if the pool is not known."""
         met = min(1.0, len(self.policy.estimator) / pool_size) if pool_size else None
         metrics = describe(batch, hints=options.hint is not None, pool_met=met, quotas=self.quotas)
-        metrics |= of_lost(step.belief_of(step.counted.missing()), batch.belief_R)
         return metrics | of_advantages(advantages_R) | self.scoring.look(batch) | self.costs.described(batch)
 
     def learn(self, batch: Batch | None, step: Step, options: Options, quiet: bool) -> dict[str, float]:
         """Ends the policy's step and learns from its record, None if every rollout failed; returns metrics of it."""
         missing = step.counted.missing()
-        lost = self.costs.lost(missing, step.belief_of(missing))
+        lost_R = step.belief_of(missing)
+        lost = self.costs.lost(missing, lost_R)
         step.end()
-        metrics: dict[str, float] = {}
+        metrics = {} if batch is None else of_lost(lost_R, batch.belief_R)
         if batch is not None:
             self.costs.learn(batch, lost)
             metrics |= learn_mixture(self.quotas, options, batch, step, quiet)

@@ -272,7 +272,7 @@ class Session:
                 trained_R = advantages_R[kept_R]
             else:  # those of the rows that the trainer kept
                 kept_R, trained_R = np.arange(len(batch)), advantages_R
-            metrics = self._learned.metrics(batch, trained_R, step, self.options, self.pool_size)
+            metrics = self._learned.metrics(batch, trained_R, self.options, self.pool_size)
             for write in self.written:
                 write(batch)
             metrics |= self._learned.learn(batch, step, self.options, self._quiet)
