@@ -15,6 +15,7 @@ from budgetalloc.errors import InputError, check_flag, check_integer, check_numb
 from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.costs.prices import least_groups
+from budgetalloc.policies.growing_groups import growing
 from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import top
@@ -185,7 +186,7 @@ def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
     return round(1 / max(left, 0.25))
 
 
-def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: int = 0) -> Policy:
+def adaptive(*, features: Features | None = None, explore: float = 0.0, rounds: int = 1, seed: int = 0) -> Policy:
     """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
 
     A prompt with history gets single rollouts, a prompt without history a group of 2, or of up to 4 in a pool so large
@@ -198,10 +199,15 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: in
             `TrackingEstimator`, and half of the rollouts are drawn in proportion to 1 - p (`unsolved` of `sampled`). A
             prompt whose success its features predict well gets single rollouts from the start.
         explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
+        rounds: Generations of a step. With 3, groups start with 2 rollouts at most, and double twice while all fail
+            (`growing`). The outcomes of this step say more about a prompt than beliefs that are several steps old: it
+            learns faster per rollout, but a step waits for the longest rollout of each round.
         seed: Seeds the draws.
 
     >>> adaptive()
     adaptive(seed=0)
+    >>> adaptive(rounds=3)
+    growing(adaptive(seed=0), first=2, most=8, rounds=3)
     >>> adaptive(explore=0.1)
     adaptive(explore=0.1, seed=0)
     """
@@ -212,4 +218,5 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, seed: in
         name=f"adaptive({given}seed={seed})",
         decide_with_features=sampled(groups=2, unsolved=0.5, explore=explore, seed=seed).decide,
     )
-    return policy if features is None else policy.with_features(features)
+    policy = policy if features is None else policy.with_features(features)
+    return policy if check_integer("rounds", rounds, 1) == 1 else growing(policy, rounds=rounds)

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 
@@ -21,6 +22,7 @@ def growing(
     *,
     first: int = 2,
     most: int = 8,
+    rounds: int | None = None,
     wants_more: WantsMore | None = None,
 ) -> Policy:
     """Starts every group with `first` rollouts and doubles it while it wants more, by default while all of them fail.
@@ -34,7 +36,9 @@ def growing(
     Whether a group grows depends on its own outcomes, and on whether the budget suffices if all groups before it in
     that order grow as far as they can. The final counts therefore do not depend on which groups end first. A trainer
     that can extend a group while others are still being generated does so (verl, `Needs.by_group`). Others, such as
-    TRL, generate whole rounds, with the same counts. If groups may reach the cap, verl generates whole rounds too.
+    TRL, generate whole rounds, with the same counts: a dozen rounds or more. If groups may reach the cap, verl
+    generates whole rounds too. With `rounds`, a step has whole rounds, and the last one spends what is left: first on
+    groups that want more, then on prompts that have not started. Use it where every round costs time, as in TRL.
 
     Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its outcomes is biased.
 
@@ -44,7 +48,8 @@ def growing(
         policy: Plans the counts, in one round, with a budget in rollouts. If all candidates have been started, the
             rest of the budget extends their groups in a last round.
         first: Rollouts to start a group with, at least 1.
-        most: Rollouts that a group may grow to, at least `first`.
+        most: Rollouts that a group may grow to, at least `first`. The last of `rounds` may exceed it.
+        rounds: Most rounds of a step, at least 2; None for as many as needed. Two rollouts become eight in 3.
         wants_more: From the tally of the step to the prompts whose groups go on, shape (P,), each by its own outcomes.
 
     >>> import budgetalloc as ba
@@ -59,6 +64,8 @@ def growing(
     check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
     check_integer("first", first, 1)
     check_integer("most", most, first)
+    if rounds is not None:
+        check_integer("rounds", rounds, 2)
     rule = rule_in_name(wants_more)
 
     def growing_from(decide: Decide) -> Decide:
@@ -89,12 +96,13 @@ def growing(
             at_once = int((np.cumsum(expected(view, counts_P)) <= total).sum())
             queue = np.flatnonzero(counts_P)
             first_K, most_K = bounds(counts_P[queue], budget)
-            return _in_turn(view, queue, first_K, most_K, max(at_once, 1), wants_more)
+            return _in_turn(view, queue, first_K, most_K, max(at_once, 1), rounds, wants_more)
 
         return decide_in_rounds
 
-    name = f"growing({policy.name}, first={first}, most={most}{rule})"
-    return wrapped(policy, name, growing_from, by_group=True)
+    limit = "" if rounds is None else f", rounds={rounds}"
+    name = f"growing({policy.name}, first={first}, most={most}{limit}{rule})"
+    return wrapped(policy, name, growing_from, by_group=rounds is None)
 
 
 def _in_turn(
@@ -103,6 +111,7 @@ def _in_turn(
     first_K: IntArray,
     most_K: IntArray,
     at_once: int,
+    rounds: int | None,
     wants_more: WantsMore | None,
 ) -> Rounds:
     """Starts the first `at_once` prompts of the queue, doubles their groups, and starts further prompts.
@@ -121,7 +130,7 @@ def _in_turn(
     whole, tally = order_matters(budget, int(most_K.max())), Tally.empty(prompts)
     spending.give_each(queue[:at_once], first_K[:at_once])
     yielded = spending.counts_P.copy()
-    while True:
+    for number in count(2):  # of the round that is decided
         tally = yield yielded
         waits, before_P = bool(tally.running_P.any()), spending.counts_P.copy()
         if not spending.left:
@@ -132,9 +141,13 @@ def _in_turn(
         bound_K = np.where(over_K, had_K, most_K)
         needed_K = np.cumsum(bound_K) - bound_K + next_K + had_K.sum() - np.cumsum(had_K)
         wants_K = ~over_K & ~running_K & (not (whole and waits))
-        granted = np.flatnonzero(wants_K & (needed_K <= total))
+        last = number == rounds
+        granted = np.flatnonzero(wants_K & ((needed_K <= total) | last))
         spending.give_each(queue[granted], (next_K - had_K)[granted])
-        if (spending.counts_P == before_P).all():
+        if last:
+            spending.spread(queue[granted])
+            spending.spread_rest()
+        elif (spending.counts_P == before_P).all():
             blocked = int(np.argmax(~over_K)) if not over_K.all() else len(queue)
             if blocked < len(queue) and wants_K[blocked]:  # all before it have ended: it gets the rest
                 spending.give(int(queue[blocked]), spending.left)

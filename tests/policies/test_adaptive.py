@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from policy_steps import play
 
 import budgetalloc as ba
-from budgetalloc import Budget
-from budgetalloc.policies import sampled
+from budgetalloc import Budget, Features
+from budgetalloc.policies import growing, sampled
 from budgetalloc.policies.adaptive import group_without_history
 
 
@@ -233,6 +234,21 @@ def test_explore_gives_its_share_of_the_rollouts_evenly(explore, least):
     assert counts_P.sum() == 160
     assert least <= counts_P[1] <= least + 3  # the mastered one
     assert counts_P[0] <= counts_P[2] if explore < 1 else set(counts_P) == {40}
+
+
+def test_with_rounds_it_is_adaptive_in_groups_that_grow():
+    """The same first draws, from beliefs with and without features, and groups that continue while all fail."""
+    features, budget = Features(range(6), [[float(x % 2)] for x in range(6)]), Budget(24, floor=0, min_group=1)
+    for given in ({}, {"features": features}):
+        found = []
+        for policy in (ba.adaptive(rounds=3, seed=2, **given), growing(ba.adaptive(seed=2, **given), rounds=3)):
+            counts_NP, _ = play(policy, range(6), budget, dict.fromkeys(range(6), 0.3))
+            found.append(counts_NP.tolist())
+        assert found[0] == found[1]
+        assert 1 < len(found[0]) <= 3
+    late = ba.adaptive(rounds=3, seed=2).with_features(features)
+    assert play(late, range(6), budget, dict.fromkeys(range(6), 0.3))[0].tolist() == found[0]
+    assert ba.adaptive(rounds=1).name == "adaptive(seed=0)"
 
 
 def test_adaptive_passes_explore_on_and_names_it():

@@ -129,6 +129,36 @@ def test_prompts_start_in_an_order_that_their_outcomes_do_not_change():
     assert started[0] <= started[1]
 
 
+@given(
+    budget=budgets(13),
+    seed=st.integers(0, 2**20),
+    rate=st.sampled_from([0.0, 0.2, 0.6, 1]),
+    rounds=st.integers(2, 4),
+    first=st.integers(1, 3),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_step_has_at_most_so_many_rounds_and_spends_its_budget(budget, seed, rate, rounds, first):
+    policy = policies.growing(ba.adaptive(seed=seed % 7), first=first, rounds=rounds)
+    assert not policy.needs.by_group
+    rng = np.random.default_rng(seed)
+    rates = dict(enumerate((rate * rng.random(13) ** 0.3).tolist()))
+    counts_NP, _ = play(policy, IDS, budget, rates)
+    assert len(counts_NP) <= rounds
+    assert counts_NP.sum() == budget.rollouts
+    assert np.isin(counts_NP.sum(axis=0), budget.grid()).all()
+
+
+def test_the_last_round_is_for_groups_that_want_more_and_then_for_new_ones():
+    policy = policies.growing(ba.uniform(), most=4, rounds=2)
+    step = policy.begin(range(8), Budget(14, floor=0))
+    first_P = step.request()
+    started = np.flatnonzero(first_P).tolist()
+    step.observe(np.repeat(started, 2), np.repeat([0.0, *[1.0] * (len(started) - 1)], 2))
+    more_P = step.request()
+    assert more_P[started].tolist() == [2] + [0] * (len(started) - 1)
+    assert first_P.sum() + more_P.sum() == 14
+
+
 def test_what_cannot_grow_is_refused():
     with pytest.raises(UnsupportedError, match="needs a policy that decides once a step"):
         policies.growing(policies.hora()).begin(["a", "b"], Budget(16)).request()
