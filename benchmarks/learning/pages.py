@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import with_features
 from run import read
 from table import current
 from verdict import rivals, verdict
@@ -34,6 +35,13 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     for page, heading, text in (("docs/helps.md", "## Can it do harm?", short), (CHOOSE, GRADED, graded)):
         yield page, heading, "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     yield EVIDENCE, "## Published methods", rivals(rows, "adaptive")
+    rounds = read(folder / "rounds.jsonl")
+    counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
+    yield (
+        EVIDENCE,
+        "## Three generations a step",
+        "\n".join([*with_features.lines(rows, rounds, "adaptive_3"), "", *counted[:3]]),
+    )
 
 
 def replaced(page: str, heading: str, text: str) -> str:

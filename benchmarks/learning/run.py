@@ -77,7 +77,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "text_second": (lambda seed: policies.sequential(ba.adaptive(seed=seed)), {"features": "text"}),
     "explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {}),
     "text_explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {"features": "text"}),
-    "growing_3": (lambda seed: policies.growing(ba.adaptive(seed=seed), rounds=3), {}),
+    "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), {}),
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }

@@ -1,6 +1,6 @@
 """Compares a policy with uniform at its best group size and rate, mix by mix, on the table's seeds.
 
-    python benchmarks/learning/verdict.py [--policy adaptive] [RESULTS]
+    python benchmarks/learning/verdict.py [--policy adaptive] [RESULTS ...]
     python benchmarks/learning/verdict.py --rivals        # with the published methods that are run on all mixes
     python benchmarks/learning/verdict.py --rivals --mix u_shape --mix hard_once      # on these at least
 
@@ -148,7 +148,7 @@ def rivals(rows: list[dict[str, Any]], name: str, mixes: Sequence[str] = ()) -> 
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for rival in sorted({row["policy"] for row in rows}):
         its = of_mixes(rows, rival)
-        if rival == name or rival.startswith("uniform") or not own.keys() <= its.keys():
+        if rival.startswith(("adaptive", "uniform")) or not own.keys() <= its.keys():
             continue
         cells = [rival, str(sum(len(own[mix].keys() & its[mix].keys()) for mix in own))]
         for at in range(len(MEASURES)):
@@ -183,13 +183,13 @@ def values_of(rows: list[dict[str, Any]], mix: str, name: str) -> dict[int, NDAr
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
+    parser.add_argument("results", nargs="*", type=Path, default=[Path(__file__).with_name("results.jsonl")])
     parser.add_argument("--policy", default="adaptive")
     parser.add_argument("--rivals", action="store_true", help="compare with the published methods instead of uniform")
     parser.add_argument("--mix", action="append", choices=MIXES, default=[], help="those run on these mixes")
     parser.add_argument("--short", action="store_true", help="the columns that the README has")
     args = parser.parse_args()
-    rows = current(read(args.results))
+    rows = [row for path in args.results for row in current(read(path))]
     print(rivals(rows, args.policy, args.mix) if args.rivals else verdict(rows, args.policy, args.short))
 
 

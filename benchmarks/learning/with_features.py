@@ -1,11 +1,12 @@
 """What a variant changes, compared with `adaptive` and uniform groups and paired by seed: features of texts, or others.
 
     python benchmarks/learning/with_features.py
+    python benchmarks/learning/with_features.py --policy adaptive_3 --runs benchmarks/learning/rounds.jsonl
     python benchmarks/learning/with_features.py --policy adaptive_singles --runs benchmarks/learning/singles.jsonl
 
-The runs of `adaptive_text` are in `results_features.jsonl`, those of `adaptive_singles` in `singles.jsonl`, at the
-learning rate of `adaptive`; their own rates were not tuned. The others are the table's. Cells are mean success and
-pass@64.
+The runs of `adaptive_text` are in `results_features.jsonl`, those of `adaptive(rounds=3)` in `rounds.jsonl`, and those
+of `adaptive_singles` in `singles.jsonl`, at the learning rate of `adaptive`; their own rates were not tuned. The others
+are the table's. Cells are mean success and pass@64.
 """
 
 import argparse

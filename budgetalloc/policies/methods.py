@@ -243,7 +243,7 @@ _TABLE: dict[tuple[Decides, Checked], dict[Callable[..., Policy], tuple[str, str
         adaptive: (
             "sampled; a prompt without history gets a group of 2, or of up to 4 in a large pool",
             OURS,
-            "The recommended policy.",
+            "The recommended policy. With rounds=3, prompts whose rollouts all failed are continued within the step.",
         ),
     },
     (ACROSS, CODE): {

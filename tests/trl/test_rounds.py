@@ -19,6 +19,7 @@ STAGED = {
     "dapo": lambda: policies.dapo(group=4, generate=3, seed=1),
     "sequential": lambda: policies.sequential(ba.adaptive(seed=1)),
     "growing": lambda: policies.growing(ba.uniform(seed=1), most=4),
+    "adaptive": lambda: ba.adaptive(rounds=3, seed=1),
     "thompson dapo": lambda: policies.dapo(group=4, generate=2, order="thompson", seed=1),
 }
 
