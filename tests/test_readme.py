@@ -119,6 +119,17 @@ def test_the_evidence_has_all_methods_that_were_to_be_compared():
     assert not re.search(r"_0\.1\b", EVIDENCE)
 
 
+def test_the_figures_of_three_generations_are_those_of_the_evidence():
+    section = EVIDENCE.partition("## Three generations a step")[2].partition("\n## ")[0]
+    share = re.search(r"Rollouts to uniform's final success\*\*: (\S+ \([^)]*\)) of uniform's", section).group(1)
+    mean, coverage = re.search(r"less `adaptive`'s\*\*: mean \+(\S+) .*pass@64 \+(\S+) ", section).groups()
+    readme, choose = (
+        " ".join(text.split()) for text in (README, (ROOT / "docs/choose.md").read_text(encoding="utf-8"))
+    )
+    assert f"all failed: {share} of uniform's rollouts, and {coverage} more coverage" in readme
+    assert f"the mean is {mean} higher, and pass@64 {coverage}" in choose
+
+
 def test_the_evidence_is_a_page_and_not_a_log():
     text = [line for line in EVIDENCE.splitlines() if not line.startswith(("|", "    "))]
     assert len(" ".join(text).split()) < 2_500

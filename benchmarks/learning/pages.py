@@ -37,11 +37,9 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     yield EVIDENCE, "## Published methods", rivals(rows, "adaptive")
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
-    yield (
-        EVIDENCE,
-        "## Three generations a step",
-        "\n".join([*with_features.lines(rows, rounds, "adaptive_3"), "", *counted[:3]]),
-    )
+    given = rows, rounds, "adaptive_3"
+    text = [*with_features.lines(*given), "", with_features.over_mixes(*given), *counted[:3]]
+    yield EVIDENCE, "## Three generations a step", "\n".join(text)
 
 
 def replaced(page: str, heading: str, text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from run import mean_success, read
-from table import best_uniform, current, of_table, with_interval
+from table import averaged, best_uniform, current, of_table, with_interval
 
 HERE = Path(__file__).parent
 Runs = dict[int, dict[str, Any]]  # by seed
@@ -29,11 +29,10 @@ def results(runs: Runs, seeds: list[int]) -> NDArray[np.float64]:
     return np.array([[mean_success(curve) for curve in curves], [curve[-1]["pass64"] for curve in curves]])
 
 
-def lines(rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str = "adaptive_text") -> Iterator[str]:
-    """The lines of the table, from the table's rows and those of the variant."""
-    names = f"best uniform | `adaptive` | `{name}`"
-    yield f"| mix | seeds | {names} | mean less `adaptive`'s | pass@64 less | mean less uniform's | pass@64 less |"
-    yield "|---" * 9 + "|"
+def compared(
+    rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str
+) -> Iterator[tuple[str, int, list[NDArray[np.float64]]]]:
+    """Each mix, its number of seeds, and the `results` of uniform, of the default and of the variant on them."""
     for mix in dict.fromkeys(row["mix"] for row in variant):
         of_mix = of_table(rows, mix)
         uniform = best_uniform(rows, mix, {row["policy"] for row in of_mix if row["policy"].startswith("uniform")})
@@ -42,12 +41,28 @@ def lines(rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str =
         ]
         by_name.append({row["seed"]: row for row in variant if row["mix"] == mix and row["policy"] == name})
         seeds = sorted(set.intersection(*map(set, by_name)))
-        if len(seeds) < 2:
-            continue
-        plain, default, own = (results(runs, seeds) for runs in by_name)
+        if len(seeds) > 1:
+            yield mix, len(seeds), [results(runs, seeds) for runs in by_name]
+
+
+def lines(rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str = "adaptive_text") -> Iterator[str]:
+    """The lines of the table, from the table's rows and those of the variant."""
+    names = f"best uniform | `adaptive` | `{name}`"
+    yield f"| mix | seeds | {names} | mean less `adaptive`'s | pass@64 less | mean less uniform's | pass@64 less |"
+    yield "|---" * 9 + "|"
+    for mix, seeds, (plain, default, own) in compared(rows, variant, name):
         cells = [f"{mean.mean():.3f} / {coverage.mean():.3f}" for mean, coverage in (plain, default, own)]
         cells += [with_interval(gain) for base in (default, plain) for gain in own - base]
-        yield f"| `{mix}` | {len(seeds)} | {' | '.join(cells)} |"
+        yield f"| `{mix}` | {seeds} | {' | '.join(cells)} |"
+
+
+def over_mixes(rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str = "adaptive_text") -> str:
+    """The differences to the default, averaged over the mixes."""
+    gains = [own - default for _, _, (_, default, own) in compared(rows, variant, name)]
+    if not gains:
+        return "- **Over the mixes, less `adaptive`'s**: no mix with two seeds."
+    mean, coverage = (averaged([gain[at] for gain in gains]) for at in range(2))
+    return f"- **Over the mixes, less `adaptive`'s**: mean {mean}, pass@64 {coverage}."
 
 
 if __name__ == "__main__":
@@ -55,4 +70,5 @@ if __name__ == "__main__":
     parser.add_argument("--policy", default="adaptive_text")
     parser.add_argument("--runs", type=Path, default=HERE / "results_features.jsonl", help="the runs of this policy")
     args = parser.parse_args()
-    print("\n".join(lines(current(read(HERE / "results.jsonl")), read(args.runs), args.policy)))
+    given = current(read(HERE / "results.jsonl")), read(args.runs), args.policy
+    print("\n".join([*lines(*given), "", over_mixes(*given)]))

@@ -200,8 +200,8 @@ def adaptive(*, features: Features | None = None, explore: float = 0.0, rounds: 
             prompt whose success its features predict well gets single rollouts from the start.
         explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
         rounds: Generations of a step. With 3, groups start with 2 rollouts at most, and double twice while all fail
-            (`growing`). The outcomes of this step say more about a prompt than beliefs that are several steps old: it
-            learns faster per rollout, but a step waits for the longest rollout of each round.
+            (`growing`), because the outcomes of this step say more about a prompt than beliefs that are several steps
+            old. A step then waits for the longest rollout of each round.
         seed: Seeds the draws.
 
     >>> adaptive()

@@ -118,7 +118,8 @@ def _in_turn(
 
     A group starts or grows if the budget suffices even if all groups before it in the queue grow to `most_K`, and those
     after it stay as they are. What is granted later to a group behind another has left enough for that other. So what
-    is granted in the end does not depend on the order in which groups end.
+    is granted in the end does not depend on the order in which groups end. In the last of `rounds` all groups have
+    ended, and the first of the queue get what they want while the budget lasts.
     """
     budget, prompts = view.budget, len(view.belief_P)
     spending, quantum = Spending(budget, prompts), budget.quantum

@@ -46,10 +46,10 @@ class Learned:
         lost_R = step.belief_of(missing)
         lost = self.costs.lost(missing, lost_R)
         step.end()
-        metrics = {} if batch is None else of_lost(lost_R, batch.belief_R)
+        metrics: dict[str, float] = {}
         if batch is not None:
             self.costs.learn(batch, lost)
-            metrics |= learn_mixture(self.quotas, options, batch, step, quiet)
+            metrics = of_lost(lost_R, batch.belief_R) | learn_mixture(self.quotas, options, batch, step, quiet)
             self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
         return metrics if self.shadow is None else metrics | self.shadow.watch(batch, options)
 

@@ -159,6 +159,20 @@ def test_the_last_round_is_for_groups_that_want_more_and_then_for_new_ones():
     assert first_P.sum() + more_P.sum() == 14
 
 
+def test_if_more_groups_fail_than_the_rest_can_double_the_last_round_doubles_the_first_of_them():
+    policy = policies.growing(ba.uniform(), rounds=2)
+    counts_NP, _ = play(policy, range(40), Budget(40, floor=0), dict.fromkeys(range(40), 0.0))
+    assert set(counts_NP[1].tolist()) == {0, 2}
+    assert (counts_NP[0][counts_NP[1] > 0] == 2).all()
+
+
+def test_what_is_left_after_the_last_doubling_goes_to_groups_that_want_more():
+    policy = policies.growing(ba.uniform(), rounds=2)
+    counts_NP, _ = play(policy, range(4), Budget(24, floor=0, cap=16), {0: 0.0, 1: 1.0, 2: 1.0, 3: 1.0})
+    assert counts_NP.sum(axis=0)[0] == 16
+    assert counts_NP.sum() == 24
+
+
 def test_what_cannot_grow_is_refused():
     with pytest.raises(UnsupportedError, match="needs a policy that decides once a step"):
         policies.growing(policies.hora()).begin(["a", "b"], Budget(16)).request()
