@@ -33,6 +33,7 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], int]] = {  # how it is mad
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), 8),
     "uniform2": (lambda seed: ba.uniform(seed=seed), 2),
     "ar3po": (lambda seed: policies.ar3po(seed=seed), 8),
+    "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), 8),
 }
 OPTIONS: dict[str, dict[str, Any]] = {"adaptive_seconds": {"cost": "seconds"}}  # of the callback
 POOLS = {"once": 1, "ten": 10}  # how often a run in groups of one meets a prompt; one in groups of 8, an eighth of it

@@ -29,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--task", action="append", choices=("arithmetic", "reasoning", "short"), help="default: the first two"
     )
     parser.add_argument("--pool", action="append", choices=("once", "ten"), help="default: both")
-    parser.add_argument("--policy", action="append", choices=(*USUAL, "uniform2", "ar3po", "adaptive_seconds"))
+    parser.add_argument(
+        "--policy", action="append", choices=(*USUAL, "uniform2", "ar3po", "adaptive_seconds", "adaptive_3")
+    )
     parser.add_argument("--rate", action="append", type=float, help="learning rates; default: 1e-5, which is not tuned")
     parser.add_argument("--seed", action="append", type=int, help="default: 0")
     parser.add_argument("--steps", type=int, default=150)

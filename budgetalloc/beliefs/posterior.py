@@ -114,23 +114,28 @@ class Beta:
     @property
     def mean(self) -> FloatArray:
         """E[p], shape (P,)."""
-        return self.alpha_P / (self.alpha_P + self.beta_P)
+        return self.alpha_P / self.mass
+
+    @property
+    def mass(self) -> FloatArray:
+        """alpha + beta, the rollouts that the belief weighs, shape (P,)."""
+        return self.alpha_P + self.beta_P
 
     @property
     def var(self) -> FloatArray:
         """Var[p], shape (P,)."""
-        total_P = self.alpha_P + self.beta_P
-        return self.alpha_P * self.beta_P / (total_P**2 * (total_P + 1))
+        mass_P = self.mass
+        return self.alpha_P * self.beta_P / (mass_P**2 * (mass_P + 1))
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """E[p^n], the chance that all of n rollouts succeed, shape (P, N)."""
-        total_P = self.alpha_P + self.beta_P
-        return _products(lambda at, j: (self.alpha_P[at] + j) / (total_P[at] + j), counts_N, len(self))
+        mass_P = self.mass
+        return _products(lambda at, j: (self.alpha_P[at] + j) / (mass_P[at] + j), counts_N, len(self))
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """E[(1-p)^n], the chance that all of n rollouts fail, shape (P, N)."""
-        total_P = self.alpha_P + self.beta_P
-        return _products(lambda at, j: (self.beta_P[at] + j) / (total_P[at] + j), counts_N, len(self))
+        mass_P = self.mass
+        return _products(lambda at, j: (self.beta_P[at] + j) / (mass_P[at] + j), counts_N, len(self))
 
     def moment(self, i: int, j: int) -> FloatArray:
         """E[p^i (1-p)^j] for small integers i and j, shape (P,).
@@ -139,11 +144,11 @@ class Beta:
         array([0.16666667])
         """
         _check_powers(i, j)
-        result_P = np.ones(len(self))
+        result_P, mass_P = np.ones(len(self)), self.mass
         for k in range(i):
-            result_P *= (self.alpha_P + k) / (self.alpha_P + self.beta_P + k)
+            result_P *= (self.alpha_P + k) / (mass_P + k)
         for k in range(j):
-            result_P *= (self.beta_P + k) / (self.alpha_P + self.beta_P + i + k)
+            result_P *= (self.beta_P + k) / (mass_P + i + k)
         return result_P
 
     def tilt(self, i: int, j: int) -> "Beta":
@@ -155,13 +160,6 @@ class Beta:
         """One draw of every prompt's rate, for Thompson sampling. The spread stays."""
         check_rng(rng)
         return unchecked(Point, p_P=rng.beta(self.alpha_P, self.beta_P), spread_P=self.spread_P)
-
-    def lighter_than(self, mass: float) -> NDArray[np.bool_]:
-        """Which beliefs have a mass alpha + beta below this one, shape (P,)."""
-        lighter_P = np.empty(len(self), dtype=np.bool_)
-        for block in blocks(len(self)):
-            np.less(self.alpha_P[block] + self.beta_P[block], mass, out=lighter_P[block])
-        return lighter_P
 
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these indices, which may repeat. `take(group_R)` gives one belief per rollout."""

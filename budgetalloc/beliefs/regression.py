@@ -43,7 +43,7 @@ def fitted(
     >>> round(float(move[0]), 2)  # towards log(0.8 / 0.2) = 1.39
     1.3
     """
-    share_G = 1 / (1 + trials_G / (belief_G.alpha_P + belief_G.beta_P))
+    share_G = 1 / (1 + trials_G / belief_G.mass)
     before_G = np.log(belief_G.alpha_P / belief_G.beta_P)
     move_K = np.zeros(features_GK.shape[1])
     for _ in range(_NEWTON):

@@ -161,8 +161,7 @@ class TrackingEstimator(Estimator):
         precision_KK: FloatArray = np.asarray(np.linalg.inv(self._covariance_KK))
         x_GK = self._features(ids_G, len(ids_G))
         mean_G = left_out_means(x_GK, belief_G, successes_G, trials_G, precision_KK)
-        mass_G = belief_G.alpha_P + belief_G.beta_P
-        return Beta(mass_G * mean_G, mass_G * (1 - mean_G), belief_G.spread_P).take(group_R)
+        return Beta(belief_G.mass * mean_G, belief_G.mass * (1 - mean_G), belief_G.spread_P).take(group_R)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
         ids_P, successes_P, trials_P, graded_P = summed(ids_R, success_R)

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.interface import Estimator
@@ -22,11 +23,11 @@ from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 
-__all__ = ["IDLE", "PRIOR", "adaptive", "group_without_history", "sampled", "towards_unsolved"]
+__all__ = ["IDLE", "PRIOR", "adaptive", "first_groups", "sampled", "towards_unsolved"]
 
 IDLE = 0.98  # discount of the evidence at each step
 PRIOR = (0.3, 0.3)
-_VAGUE = 1.6  # mass of a belief, in rollouts, below which a prompt gets a group: a prior of 0.6 and one rollout
+_ENOUGH = 1.6  # mass of a belief with which single rollouts are compared: a prior of 0.6 and one rollout
 
 
 def sampled(
@@ -67,9 +68,9 @@ def sampled(
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
         prior, discount, idle, drift: As in `BetaEstimator`.
         groups: An integer from 0 to 4. Above 0, a prompt with a vague belief (a mass below 1.6 rollouts) gets either
-            nothing or a group: of `group_without_history` rollouts, and at least `groups`. Advantages are then divided
-            by the expected deviation of the prompt (scale "group"). With 0, all prompts may get single rollouts, and
-            advantages are divided by their root mean square (scale "rms").
+            nothing or a group: the larger the less is known (`first_groups`), and at least `groups`. Advantages are
+            then divided by the expected deviation of the prompt (scale "group"). With 0, all prompts may get single
+            rollouts, and advantages are divided by their root mean square (scale "rms").
         estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such as a
             `TrackingEstimator`.
         unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p instead, from 0 to 1.
@@ -127,14 +128,10 @@ def sampled(
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
 
-        vague_P = view.belief_P.lighter_than(_VAGUE)
-
         def drawn(rows: slice | IntArray, rollouts: int) -> IntArray:
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]
             if groups:
-                group = max(group_without_history(len(weights), rollouts, idle), groups)
-                # 1 or the group: arithmetic is several times as fast as np.where for a million prompts.
-                least = np.maximum(least, 1 + (group - 1) * vague_P[rows].view(np.int8))
+                least = np.maximum(least, first_groups(view.belief_P.mass[rows], len(weights), rollouts, idle, groups))
             alone = replace(budget, rollouts=rollouts, quotas=None)
             if isinstance(least, int):
                 return systematic(weights, alone, view.rng)
@@ -172,25 +169,36 @@ def towards_unsolved(
     return mixed_P
 
 
-def group_without_history(prompts: int, rollouts: int, idle: float) -> int:
-    """Group size of a prompt without history, 1 to 4: about one rollout of evidence is left when it returns.
+def first_groups(mass_P: FloatArray, prompts: int, rollouts: int, idle: float, least: int) -> IntArray:
+    """The group size of each prompt, from 1 to 4, with which its belief weighs 1.6 rollouts when it returns.
 
     A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts) of the evidence is
     left. A single rollout can then be compared with what the first visit has shown. If less than a quarter is left,
     each prompt is visited about once, and its first group is all that it is compared with.
 
-    >>> group_without_history(2080, 256, 0.98), group_without_history(32400, 256, 0.98)  # 0.85 and 0.08 are left
-    (1, 4)
+    Args:
+        mass_P: The mass alpha + beta of each belief, shape (P,). From 1.6 on a prompt gets single rollouts.
+        prompts, rollouts: Of the pool, and of a step.
+        idle: Discount of the evidence at each step.
+        least: Smallest group of a prompt with a mass below 1.6.
+
+    >>> first_groups(np.array([0.6, 1.0, 1.5, 1.6]), 32400, 256, 0.98, least=1)  # a quarter is left, at the least
+    array([4, 2, 1, 1])
+    >>> first_groups(np.array([0.6, 1.0, 1.5, 1.6]), 2080, 256, 0.98, least=2)  # 0.85 are left
+    array([2, 2, 2, 1])
     """
-    left: float = idle ** (prompts / rollouts)
-    return round(1 / max(left, 0.25))
+    left, groups_P = max(idle ** (prompts / rollouts), 0.25), np.empty(len(mass_P), dtype=np.int64)
+    for block in blocks(len(mass_P)):
+        lacking_B = _ENOUGH - mass_P[block]
+        groups_P[block] = np.clip(np.rint(lacking_B / left), np.where(lacking_B > 0, least, 1), 4)
+    return groups_P
 
 
 def adaptive(*, features: Features | None = None, explore: float = 0.0, rounds: int = 1, seed: int = 0) -> Policy:
     """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
 
     A prompt with history gets single rollouts, a prompt without history a group of 2, or of up to 4 in a pool so large
-    that history fades before a prompt returns (`group_without_history`).
+    that history fades before a prompt returns (`first_groups`).
     The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
     settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has them as arguments.
 

@@ -163,7 +163,7 @@ def posterior_mean(
     known_R = np.where(scored_R, success_R, 0.0)
     rows = np.zeros(len(group_R), dtype=np.int64) if round_R is None else round_R
     others_R = _sum_until(scored_R.astype(np.float64), group_R, rows) - scored_R
-    evidence_R = belief_R.alpha_P + belief_R.beta_P + others_R
+    evidence_R = belief_R.mass + others_R
     return np.asarray((belief_R.alpha_P + _sum_until(known_R, group_R, rows) - known_R) / evidence_R)
 
 

@@ -109,7 +109,7 @@ class View:
     @property
     def evidence_P(self) -> FloatArray:
         """The discounted rollouts behind each belief, 0 for a prompt never seen, shape (P,)."""
-        return np.maximum(self.belief_P.alpha_P + self.belief_P.beta_P - sum(self.prior), 0.0)
+        return np.maximum(self.belief_P.mass - sum(self.prior), 0.0)
 
     @property
     def priced(self) -> tuple[FloatArray, FloatArray] | None:

@@ -106,4 +106,4 @@ def _evidence(belief: Beta, prior: Beta) -> tuple[FloatArray, FloatArray, FloatA
     """Successes and rollouts without the prior, the prior's mass and its mean."""
     successes = np.maximum(belief.alpha_P - prior.alpha_P, 0.0)
     failures = np.maximum(belief.beta_P - prior.beta_P, 0.0)
-    return successes, successes + failures, prior.alpha_P + prior.beta_P, prior.mean
+    return successes, successes + failures, prior.mass, prior.mean

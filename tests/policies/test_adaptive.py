@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from policy_steps import play
 
 import budgetalloc as ba
 from budgetalloc import Budget, Features
 from budgetalloc.policies import growing, sampled
-from budgetalloc.policies.adaptive import group_without_history
+from budgetalloc.policies.adaptive import first_groups
 
 
 def met(policy, rates, steps=60, rollouts=64):
@@ -170,10 +172,22 @@ def test_the_smallest_first_group_is_an_argument():
 
 
 def test_the_first_group_leaves_about_the_evidence_of_one_rollout_for_the_next_visit():
-    assert [group_without_history(prompts, 64, 0.5) for prompts in (1, 37, 38, 84, 85, 115, 116, 10**6)] == [
-        *(1, 1, 2, 2, 3, 3, 4, 4)
+    sizes = [
+        int(first_groups(np.array([0.6]), prompts, 64, 0.5, 1)[0]) for prompts in (1, 37, 38, 84, 85, 115, 116, 10**6)
     ]
-    assert group_without_history(10**6, 64, 1.0) == 1
+    assert sizes == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert first_groups(np.array([0.6]), 10**6, 64, 1.0, 1).tolist() == [1]
+
+
+@given(
+    st.lists(st.floats(0.01, 5), min_size=1, max_size=20), st.integers(1, 10**6), st.floats(0.5, 1), st.integers(1, 4)
+)
+def test_the_better_a_prompt_is_known_the_smaller_its_first_group(masses, prompts, idle, least):
+    mass_P = np.sort(masses)
+    groups_P = first_groups(mass_P, prompts, 64, idle, least)
+    assert (np.diff(groups_P) <= 0).all()
+    assert (groups_P[mass_P >= 1.6] == 1).all()
+    assert ((least <= groups_P) & (groups_P <= 4))[mass_P < 1.6].all()
 
 
 def test_the_number_of_rollouts_of_each_kind_follows_the_weights():
@@ -239,9 +253,9 @@ def test_explore_gives_its_share_of_the_rollouts_evenly(explore, least):
 def test_with_rounds_it_is_adaptive_in_groups_that_grow():
     """The same first draws, from beliefs with and without features, and groups that continue while all fail."""
     features, budget = Features(range(6), [[float(x % 2)] for x in range(6)]), Budget(24, floor=0, min_group=1)
-    for given in ({}, {"features": features}):
+    for options in ({}, {"features": features}):
         found = []
-        for policy in (ba.adaptive(rounds=3, seed=2, **given), growing(ba.adaptive(seed=2, **given), rounds=3)):
+        for policy in (ba.adaptive(rounds=3, seed=2, **options), growing(ba.adaptive(seed=2, **options), rounds=3)):
             counts_NP, _ = play(policy, range(6), budget, dict.fromkeys(range(6), 0.3))
             found.append(counts_NP.tolist())
         assert found[0] == found[1]

@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from budgetalloc.cli.doctor.setup import Setup
-from budgetalloc.policies.adaptive import IDLE, group_without_history
+from budgetalloc.policies.adaptive import IDLE, PRIOR, first_groups
 from budgetalloc.training.options import Options
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.success import in_words
@@ -90,6 +92,7 @@ def _about_the_pool(pool: int, rollouts: int, group: int, steps: int | None) -> 
     text = f"{pool:,} prompts for {rollouts:,} rollouts a step{each}: "
     if steps is not None and steps * rollouts < group * pool:
         return text + "less than an epoch, so prompts hardly return and history helps little."
-    if (first := group_without_history(pool, rollouts, IDLE)) > 2:
+    [first] = first_groups(np.array([sum(PRIOR)]), pool, rollouts, IDLE, least=2)
+    if first > 2:
         return text + f"history has faded when a prompt returns, so adaptive() starts each with a group of {first}."
     return text + "prompts return while their history still counts."

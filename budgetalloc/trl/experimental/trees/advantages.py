@@ -93,5 +93,5 @@ def tree_advantages(batch: Batch, options: Options, branch_RT: IntArray, weight_
         rollouts = replace(rollouts, expected_R=history.mean)
     values_R = batch_advantages(rollouts, "policy" if posterior else "group", options.scale, options.weight).values_R
     values_R = np.where(np.isnan(batch.rewards_R), np.nan, values_R)
-    evidence_R = history.alpha_P + history.beta_P if posterior else 0.0
+    evidence_R = history.mass if posterior else 0.0
     return branch_advantages(branch_RT, weight_R, batch.group_R, values_R, evidence_R)
