@@ -128,10 +128,12 @@ def sampled(
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
 
+        mass_P = view.belief_P.mass
+
         def drawn(rows: slice | IntArray, rollouts: int) -> IntArray:
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]
             if groups:
-                least = np.maximum(least, first_groups(view.belief_P.mass[rows], len(weights), rollouts, idle, groups))
+                least = np.maximum(least, first_groups(mass_P[rows], len(weights), rollouts, idle, groups))
             alone = replace(budget, rollouts=rollouts, quotas=None)
             if isinstance(least, int):
                 return systematic(weights, alone, view.rng)
