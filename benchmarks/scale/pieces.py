@@ -34,8 +34,12 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], int]] = {  # how it is mad
     "uniform2": (lambda seed: ba.uniform(seed=seed), 2),
     "ar3po": (lambda seed: policies.ar3po(seed=seed), 8),
     "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), 8),
+    "adaptive_kind": (lambda seed: ba.adaptive(seed=seed), 8),
 }
-OPTIONS: dict[str, dict[str, Any]] = {"adaptive_seconds": {"cost": "seconds"}}  # of the callback
+OPTIONS: dict[str, dict[str, Any]] = {  # of the callback
+    "adaptive_seconds": {"cost": "seconds"},
+    "adaptive_kind": {"features": "kind"},  # a column: beliefs are shared by the kind of the question
+}
 POOLS = {"once": 1, "ten": 10}  # how often a run in groups of one meets a prompt; one in groups of 8, an eighth of it
 SAMPLES = 8  # of each held-out prompt
 _SAVING = 30.0  # seconds for writing the checkpoint, about 1.6 GB, and for the end of the process

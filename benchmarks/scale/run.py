@@ -29,9 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--task", action="append", choices=("arithmetic", "reasoning", "short"), help="default: the first two"
     )
     parser.add_argument("--pool", action="append", choices=("once", "ten"), help="default: both")
-    parser.add_argument(
-        "--policy", action="append", choices=(*USUAL, "uniform2", "ar3po", "adaptive_seconds", "adaptive_3")
-    )
+    parser.add_argument("--policy", action="append", help=f"of `pieces.POLICIES`; default: {', '.join(USUAL)}")
     parser.add_argument("--rate", action="append", type=float, help="learning rates; default: 1e-5, which is not tuned")
     parser.add_argument("--seed", action="append", type=int, help="default: 0")
     parser.add_argument("--steps", type=int, default=150)
@@ -51,10 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--rollouts {args.rollouts} is not a multiple of --batch {args.batch}: choose one that is.")
 
     import torch
-    from pieces import POOLS, Deadline, Job, finished, train  # beside this file; loads torch
+    from pieces import POLICIES, POOLS, Deadline, Job, finished, train  # beside this file; loads torch
     from results import read
     from smollm2 import converted
 
+    if unknown := set(args.policy or USUAL) - set(POLICIES):
+        parser.error(f"--policy {', '.join(sorted(unknown))}: choose among {', '.join(POLICIES)}.")
     reduced = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     more = {"upper": args.upper, "precision": args.precision or ("bfloat16" if reduced else "float32")}
     more |= {"model": args.model.name} if args.model else {}
