@@ -36,7 +36,7 @@ class CountedRollouts:
     def request(self, counts_P: IntArray) -> None:
         """Adds the rollouts of a request."""
         self.begun = True
-        some = np.flatnonzero(counts_P)
+        some = np.flatnonzero(counts_P > 0)
         self._requested.update(dict(zip(some.tolist(), counts_P[some].tolist(), strict=True)))
 
     def observe(self, at_R: IntArray) -> None:

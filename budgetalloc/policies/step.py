@@ -164,7 +164,7 @@ class Step:
         self.hinted = isinstance(wanted, Hinted)
         if wanted is not None:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
-            some = np.flatnonzero(wanted_P)  # few of a large pool
+            some = np.flatnonzero(wanted_P > 0)  # few of a large pool
             counts_P[self._order_P[some]] = wanted_P[some]
         self.counted.request(counts_P)
         spent, most = self.counted.requested, self.budget.rollouts
