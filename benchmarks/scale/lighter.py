@@ -1,10 +1,14 @@
-"""What lets a run of 135 million parameters fit one processor core: shared prefills, and training of upper layers."""
+"""What lets a run of 135 million parameters fit one processor core: shared prefills, training of upper layers, and a
+vocabulary without the tokens that no question has."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 UPPER = 1 / 3  # of the layers
 
@@ -46,3 +50,36 @@ def freeze_lower(model: Any, upper: float = UPPER) -> None:
         trained |= set(map(id, layer.parameters()))
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in trained)
+
+
+def cut_vocabulary(folder: Path, texts: Sequence[str]) -> int:
+    """Leaves only the tokens of these texts, single bytes and special tokens in the saved model; returns their number.
+
+    The texts have the same tokens as before, under other numbers. What the model gave to other tokens goes to the rest.
+    The tokenizer merges byte pairs, or has no merges. Special tokens come first, so they keep their numbers.
+    """
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    path = folder / "tokenizer.json"
+    saved = json.loads(path.read_text())
+    vocabulary, merges = saved["model"]["vocab"], saved["model"].get("merges", [])
+    parts = {left + right: (left, right) for left, right in merges}
+    wanted = {token for text in texts for token in tokenizer.tokenize(text)}
+    kept = {token for token in vocabulary if len(token) == 1} | {token["content"] for token in saved["added_tokens"]}
+    while wanted:
+        token = wanted.pop()
+        kept.add(token)
+        wanted |= set(parts.get(token, ())) - kept
+    names = sorted(kept, key=vocabulary.__getitem__)
+    saved["model"]["merges"] = [pair for pair in merges if {*pair, "".join(pair)} <= kept]
+    saved["model"]["vocab"] = {token: at for at, token in enumerate(names)}
+    for token in saved["added_tokens"]:
+        token["id"] = names.index(token["content"])
+    old = [vocabulary[token] for token in names]
+    rows = [part().weight.detach()[old] for part in (model.get_input_embeddings, model.get_output_embeddings)]
+    model.resize_token_embeddings(len(names))
+    with torch.no_grad():
+        model.get_input_embeddings().weight.copy_(rows[0])
+        model.get_output_embeddings().weight.copy_(rows[1])  # often the same weights
+    model.save_pretrained(folder)
+    path.write_text(json.dumps(saved))
+    return len(names)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pieces import SAMPLES, right_of  # beside this file
+from lighter import cut_vocabulary  # beside this file
+from pieces import SAMPLES, right_of
 from questions import right_answer, short
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -88,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f"step {step + 1}: loss {loss.item():.3f}", flush=True)
             show(model, tokenizer)
             model.save_pretrained(args.out)
+    print(f"{cut_vocabulary(args.out, [row['prompt'] + short.after for row in examples])} tokens are left")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ def test_two_steps_write_a_model_that_answers(folder, capsys):
     start.main([str(folder / "model"), str(out), "--steps", "2", "--rows", "4", "--every", "3", "--rate", "1e-3"])
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("step 2: loss ")
-    assert len(said) == 1 + len(start.short.kinds) + 1  # a line for each kind, and one for all
+    assert len(said) == 1 + len(start.short.kinds) + 1 + 1  # a line for each kind, one for all, one for the vocabulary
+    assert said[-1] == f"{len(AutoTokenizer.from_pretrained(out))} tokens are left"
     before, after = (AutoModelForCausalLM.from_pretrained(at) for at in (folder / "model", out))
     assert not torch.equal(before.lm_head.weight, after.lm_head.weight)
     assert AutoTokenizer.from_pretrained(out)("1 + 2")["input_ids"]
