@@ -21,11 +21,6 @@ from questions import PER_KIND, TASKS, Task, arithmetic, last_number
 from budgetalloc.cli.testbed import skills
 
 FOLDER = Path(pieces.__file__).parent
-TINY = Task(  # the test-bed's, whose model is pretrained and tiny
-    kinds=tuple(skill.letter for skill in skills.SKILLS if not skill.is_trap),
-    question=lambda kind, at: f"{kind}{at % 10_000:04d}=",
-    score=lambda said, kind, at: float(said == skills.answer(f"{kind}{at % 10_000:04d}=")),
-)
 SMALL = {"steps": 4, "rollouts_a_step": 32, "longest": skills.ANSWER_LENGTH + 1, "held_out": 24, "model": "tiny"}
 
 
@@ -48,8 +43,12 @@ class After:
         return self.left <= 0
 
 
-def piece(job: Job, folder: Path, deadline: Any = None) -> bool:
-    return train(job, skills.WEIGHTS, folder, folder / "out.jsonl", deadline, every=2, batch=16, task=TINY)
+@pytest.fixture
+def piece(tiny_task):
+    def piece(job: Job, folder: Path, deadline: Any = None) -> bool:
+        return train(job, skills.WEIGHTS, folder, folder / "out.jsonl", deadline, every=2, batch=16, task=tiny_task)
+
+    return piece
 
 
 def curve(path: Path) -> list[dict[str, Any]]:
@@ -60,7 +59,7 @@ def curve(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["uniform4", "adaptive"])
-def test_a_run_in_pieces_equals_the_whole_run(policy, tmp_path):
+def test_a_run_in_pieces_equals_the_whole_run(policy, tmp_path, piece):
     job = Job("tiny", "ten", policy, 1e-3, **SMALL)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
@@ -82,11 +81,11 @@ def test_a_run_in_pieces_equals_the_whole_run(policy, tmp_path):
 
 
 @pytest.mark.slow
-def test_measuring_changes_no_random_state(tmp_path):
+def test_measuring_changes_no_random_state(tmp_path, tiny_task):
     job = Job("tiny", "once", "spo", 1e-3, **SMALL)
     for every in (1, 4):
         out = tmp_path / f"{every}.jsonl"
-        assert train(job, skills.WEIGHTS, tmp_path / "work", out, every=every, batch=32, task=TINY)
+        assert train(job, skills.WEIGHTS, tmp_path / "work", out, every=every, batch=32, task=tiny_task)
     assert curve(tmp_path / "1.jsonl")[-1] == curve(tmp_path / "4.jsonl")[-1]
 
 
