@@ -68,7 +68,7 @@ class Sketches:
 
 
 def sample(
-    weights: Path, out: Path, task: Task, prompts: int, tokens: int, upper: float = UPPER, batch: int = 64
+    weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed: int = 0, upper: float = UPPER, batch: int = 64
 ) -> None:
     """Writes rewards and lengths, shape (P, S), products of gradients, shape (P S, P S), and kinds, shape (P,)."""
     tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left")
@@ -76,8 +76,8 @@ def sample(
     freeze_lower(model, upper)
     share_prefill(model)
     sketches = Sketches(model)
-    asked = task.asked(task.rows(prompts, seed=7, without=task.held_out(256)))
-    torch.manual_seed(0)
+    asked = task.asked(task.rows(prompts, seed, without=task.held_out(256)))
+    torch.manual_seed(seed)
     rewards, lengths, sketch_R = [], [], []
     for at in range(0, prompts, batch // SAMPLES):
         rows = [row for row in asked[at : at + batch // SAMPLES] for _ in range(SAMPLES)]
@@ -190,6 +190,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     drawing.add_argument("model", type=Path)
     drawing.add_argument("out", type=Path)
     drawing.add_argument("--prompts", type=int, default=256)
+    drawing.add_argument("--seed", type=int, default=0, help="which prompts and completions")
     drawing.add_argument("--tokens", type=int, default=6, help="longest completion")
     comparing = actions.add_parser("compare")
     comparing.add_argument("sampled", type=Path)
@@ -198,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     if args.action == "sample":
-        sample(args.model, args.out, TASKS["short"], args.prompts, args.tokens)
+        sample(args.model, args.out, TASKS["short"], args.prompts, args.tokens, args.seed)
     else:
         world = World(**np.load(args.sampled))
         for line in compare(world, args.policy or list(POLICIES), range(args.seeds)):

@@ -3,13 +3,14 @@
     python benchmarks/scale/results.py [RESULTS] [--out FOLDER]
 
 The second table compares each policy with uniform groups of the best size, on the same seeds. Rates and the group size
-are those with the highest mean success on tuning seeds (100 and above). "mean", "end" and "pass@8" are differences
-with Student's t intervals, and the last three columns are the shares of uniform's rollouts, tokens and seconds after
-which the policy's mean curve reaches the end of uniform's.
+are those with the highest mean success in the longest runs on tuning seeds (100 and above). "mean", "end" and "pass@8"
+are differences with Student's t intervals, and the last three columns are the shares of uniform's rollouts, tokens and
+seconds after which the policy's mean curve reaches the end of uniform's.
 
-"start", "mean" and "end" are held-out success, sampled: at the start, over the rollouts of the run, and at the end;
+"start", "mean" and "end" are held-out success, sampled: at the start, over the rollouts of the run, and at the end.
 "lost" and "gained" are the held-out prompts with at least half of their answers right at the start and less than a
-quarter at the end, and the reverse. Unfinished runs are shown as far as they are; "steps" says how far.
+quarter at the end, and the reverse. "tokens" are those of a rollout. Unfinished runs are shown as far as they are;
+"steps" says how far.
 """
 
 import argparse
@@ -71,27 +72,33 @@ def moved(points: list[dict[str, Any]], samples: int = 8) -> tuple[int, int]:
 
 
 def table(runs: dict[Run, list[dict[str, Any]]]) -> str:
-    lines = [
-        "| task | pool | policy | rate | seed | steps | start | mean | end | lost, gained | tokens a rollout | s |"
-    ]
-    lines.append("|---" * 12 + "|")
+    lines = ["| task | pool | policy | rate | seed | steps | start | mean | end | pass@8 | lost, gained | tokens | s |"]
+    lines.append("|---" * 13 + "|")
     for which, points in sorted(runs.items(), key=lambda run: str(run[0])):
         said, last = dict(which), points[-1]
         cells = [said["task"], said["pool"], said["policy"], f"{said['rate']:g}", said["seed"]]
         cells += [f"{last['step']} of {said['steps']}", f"{points[0]['success']:.3f}", f"{mean_success(points):.3f}"]
-        cells += [f"{last['success']:.3f}", "{}, {}".format(*moved(points))]
+        cells += [f"{last['success']:.3f}", f"{_solved(points):.3f}", "{}, {}".format(*moved(points))]
         cells += [f"{last['tokens'] / max(1, last['rollouts']):.1f}", f"{last['seconds']:.0f} ({last['device']})"]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
 
 def tuned(runs: dict[Run, list[dict[str, Any]]], task: str, pool: str) -> dict[str, float]:
-    """The rate of each policy with the highest mean success on the tuning seeds; pools share it where one has none."""
-    scores: dict[tuple[str, float], list[float]] = {}
-    said = [(dict(which), points) for which, points in runs.items()]
+    """The rate of each policy with the highest mean success on the tuning seeds; pools share it where one has none.
+
+    Only the longest finished runs of a policy count: a long run has a higher mean.
+    """
+    said = [(dict(which), points) for which, points in runs.items() if points[-1]["step"] == dict(which)["steps"]]
     said = [(job, points) for job, points in said if job["task"] == task and job["seed"] >= TUNING_SEED]
-    for job, points in [pair for pair in said if pair[0]["pool"] == pool] or said:
-        scores.setdefault((job["policy"], job["rate"]), []).append(mean_success(points))
+    said = [(job, points) for job, points in said if job["pool"] == pool] or said
+    longest: dict[str, int] = {}
+    for job, _ in said:
+        longest[job["policy"]] = max(job["steps"], longest.get(job["policy"], 0))
+    scores: dict[tuple[str, float], list[float]] = {}
+    for job, points in said:
+        if job["steps"] == longest[job["policy"]]:
+            scores.setdefault((job["policy"], job["rate"]), []).append(mean_success(points))
     rates: dict[str, float] = {}
     for (policy, rate), _ in sorted(scores.items(), key=lambda item: float(np.mean(item[1]))):
         rates[policy] = rate

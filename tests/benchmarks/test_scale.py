@@ -193,7 +193,7 @@ def test_the_table_says_how_far_a_run_is(tmp_path):
     results.append(out, line(0, 0.25))
     results.append(out, line(2, 0.75, right=[1, 8]))
     [row] = results.table(results.read(out)).splitlines()[2:]
-    assert "| spo | 1e-05 | 0 | 2 of 4 | 0.250 | 0.500 | 0.750 | 1, 1 |" in row
+    assert "| spo | 1e-05 | 0 | 2 of 4 | 0.250 | 0.500 | 0.750 | 1.000 | 1, 1 |" in row
     results.draw(results.read(out), tmp_path)
     assert (tmp_path / "arithmetic_ten.png").exists()
 
@@ -207,6 +207,8 @@ def test_policies_are_compared_with_the_best_uniform_on_their_seeds_at_the_tuned
 
     for rate, end in ((1e-5, 0.6), (3e-5, 0.4)):
         run("adaptive", 100, rate, end, [0])
+    results.append(out, line(0, 0.9, policy="adaptive", seed=100, rate=7e-5, steps=2))
+    results.append(out, line(2, 0.9, policy="adaptive", seed=100, rate=7e-5, steps=2))  # a shorter run says nothing
     for seed, more in ((0, 0.0), (1, 0.1)):
         run("uniform4", seed, 1e-5, 0.4, [1, 0])
         run("uniform8", seed, 1e-5, 0.3, [8, 8])
@@ -217,6 +219,13 @@ def test_policies_are_compared_with_the_best_uniform_on_their_seeds_at_the_tuned
         "| arithmetic | ten | adaptive | 2 | uniform4: 0.300 | +0.125 (-0.193 to +0.443) | +0.250 (-0.385 to +0.885) "
         "| +0.500 (+0.500 to +0.500) | 0.44 | 0.44 | 0.44 |"
     )  # 0.2 to 0.65, and uniform's 0.4 is reached after 4/9 of the run
+
+
+def test_the_page_has_the_tables_of_the_results():
+    page = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
+    runs = results.read(FOLDER / "results.jsonl")
+    for row in (*results.table(runs).splitlines(), *results.compared(runs)):
+        assert row in page, row
 
 
 @pytest.fixture
