@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lighter import UPPER, freeze_lower, share_prefill  # beside this file
+from lighter import freeze_lower, share_prefill  # beside this file
 from pieces import POLICIES
 from questions import TASKS, Task
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -32,6 +32,7 @@ SAMPLES = 16  # of a prompt
 STEP = 128  # rollouts
 PARTS = ((0, 4), (4, 16), (16, 48))  # steps that are compared together: beliefs know more in each
 FOLLOWED = 8  # k of pass@k
+_AT_ONCE = 4  # prompts
 _SIDE = 16  # the gradient of a matrix is projected to one of 16 x 16
 
 
@@ -67,20 +68,18 @@ class Sketches:
         return taken
 
 
-def sample(
-    weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed: int = 0, upper: float = UPPER, batch: int = 64
-) -> None:
+def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed: int = 0) -> None:
     """Writes rewards and lengths, shape (P, S), products of gradients, shape (P S, P S), and kinds, shape (P,)."""
     tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
-    freeze_lower(model, upper)
+    freeze_lower(model)
     share_prefill(model)
     sketches = Sketches(model)
     asked = task.asked(task.rows(prompts, seed, without=task.held_out(256)))
     torch.manual_seed(seed)
     rewards, lengths, sketch_R = [], [], []
-    for at in range(0, prompts, batch // SAMPLES):
-        rows = [row for row in asked[at : at + batch // SAMPLES] for _ in range(SAMPLES)]
+    for at in range(0, prompts, _AT_ONCE):
+        rows = [row for row in asked[at : at + _AT_ONCE] for _ in range(SAMPLES)]
         read = tokenizer([row["prompt"] for row in rows], return_tensors="pt", padding=True)
         with torch.no_grad():
             ids = model.generate(
