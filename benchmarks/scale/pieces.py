@@ -34,6 +34,7 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], int]] = {  # how it is mad
     "uniform2": (lambda seed: ba.uniform(seed=seed), 2),
     "ar3po": (lambda seed: policies.ar3po(seed=seed), 8),
     "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), 8),
+    "equal_singles": (lambda seed: policies.sampled(power=(0, 0), seed=seed), 8),  # the baseline without the choice
     "adaptive_kind": (lambda seed: ba.adaptive(seed=seed), 8),
 }
 OPTIONS: dict[str, dict[str, Any]] = {  # of the callback

@@ -4,8 +4,8 @@
 
 The second table compares each policy with uniform groups of the best size, on the same seeds. Rates and the group size
 are those with the highest mean success in the longest runs on tuning seeds (100 and above). "mean", "end" and "pass@8"
-are differences with Student's t intervals, and the last three columns are the shares of uniform's rollouts, tokens and
-seconds after which the policy's mean curve reaches the end of uniform's.
+are differences, and the last three columns are the shares of uniform's rollouts, tokens and seconds after which the
+policy's mean curve reaches the end of uniform's, all with Student's t intervals over the seeds.
 
 "start", "mean" and "end" are held-out success, sampled: at the start, over the rollouts of the run, and at the end.
 "lost" and "gained" are the held-out prompts with at least half of their answers right at the start and less than a
@@ -105,22 +105,29 @@ def tuned(runs: dict[Run, list[dict[str, Any]]], task: str, pool: str) -> dict[s
     return rates
 
 
-def reached(points_SG: list[list[dict[str, Any]]], goal: float, name: str) -> float:
-    """How many rollouts, tokens or seconds the mean curve of some seeds takes to a success; infinite if it does not.
+def reached(gap_G: Any, spent_G: Any) -> float:
+    """What is spent until a gap, negative at first, has risen to 0; infinite if it does not.
 
-    >>> points = [{"tokens": 0, "success": 0.2}, {"tokens": 100, "success": 0.4}]
-    >>> round(reached([points, points], 0.3, "tokens"), 3)
+    >>> reached(np.array([-0.1, 0.1]), np.array([0.0, 100.0]))
     50.0
     """
-    success_G = np.mean([[point["success"] for point in points] for points in points_SG], axis=0)
-    spent_G = np.mean([[point[name] for point in points] for points in points_SG], axis=0)
-    above = np.flatnonzero(success_G >= goal)
+    above = np.flatnonzero(gap_G >= 0)
     if not above.size:
         return float("inf")
-    at = int(above[0])
-    if at == 0:
-        return float(spent_G[0])
-    return float(np.interp(goal, success_G[at - 1 : at + 1], spent_G[at - 1 : at + 1]))
+    part = slice(max(int(above[0]) - 1, 0), int(above[0]) + 1)
+    return float(np.interp(0.0, gap_G[part], spent_G[part]))
+
+
+def _shares(own: list[list[dict[str, Any]]], base: list[list[dict[str, Any]]], name: str) -> str:
+    """The share of the base's rollouts, tokens or seconds after which the mean curve reaches the base's end, and its
+    interval: where the ends of the gap's t interval reach 0."""
+    gap_SG = np.array([[p["success"] - b[-1]["success"] for p in a] for a, b in zip(own, base, strict=True)])
+    low_G, high_G = np.array([interval(gap_S) for gap_S in gap_SG.T]).T
+    spent_G = np.mean([[point[name] for point in points] for points in own], axis=0)
+    whole = float(np.mean([points[-1][name] for points in base]))
+    share, *ends = (reached(gap_G, spent_G) / whole for gap_G in (gap_SG.mean(axis=0), high_G, low_G))
+    said = [f"{x:.2f}" if np.isfinite(x) else "never" for x in (share, *ends)]
+    return said[0] if np.isnan(low_G).any() else f"{said[0]} ({said[1]} to {said[2]})"
 
 
 def _with_interval(gain_S: list[float]) -> str:
@@ -155,13 +162,9 @@ def compared(runs: dict[Run, list[dict[str, Any]]]) -> Iterator[str]:
                 [measure(a) - measure(b) for a, b in zip(own, base, strict=True)]
                 for measure in (mean_success, lambda points: points[-1]["success"], _solved)
             ]
-            goal = float(np.mean([points[-1]["success"] for points in base]))
-            spent = [
-                reached(own, goal, name) / np.mean([points[-1][name] for points in base])
-                for name in ("rollouts", "tokens", "seconds")
-            ]
+            spent = [_shares(own, base, name) for name in ("rollouts", "tokens", "seconds")]
             cells = [task, pool, policy, str(len(seeds)), f"{plain}: {np.mean([*map(mean_success, base)]):.3f}"]
-            cells += [*map(_with_interval, gains), *(f"{x:.2f}" if np.isfinite(x) else "never" for x in spent)]
+            cells += [*map(_with_interval, gains), *spent]
             yield f"| {' | '.join(cells)} |"
 
 
