@@ -1,7 +1,7 @@
 """How good is the gradient of a policy's step on a language model, beside that of uniform groups of 8?
 
-    python benchmarks/scale/gradients.py sample runs/scale/short runs/scale/short.npz       # ten minutes of one core
-    python benchmarks/scale/gradients.py compare runs/scale/short.npz
+    python benchmarks/scale/gradients.py sample runs/scale/short runs/scale/gradients_0.npz       # five minutes
+    python benchmarks/scale/gradients.py compare runs/scale/gradients_0.npz
 
 `sample` draws 16 completions for each of 256 prompts, and writes their rewards and the inner products of the gradients
 of their log-probabilities. `compare` lets each policy allocate 128 rollouts a step to these prompts, with the library's
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from lighter import freeze_lower, share_prefill  # beside this file
-from pieces import POLICIES
+from pieces import OPTIONS, POLICIES
 from questions import TASKS, Task
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -155,11 +155,11 @@ def steps(world: World, name: str, seed: int, count: int) -> Iterator[tuple[dict
         yield world.gradient(np.concatenate(drawn), session.end().advantages_R)
 
 
-def efficiencies(world: World, name: str, seeds: Sequence[int]) -> dict[str, list[float]]:
+def efficiencies(worlds: Sequence[World], name: str, seeds: Sequence[int]) -> dict[str, list[float]]:
     """<E[g], J>^2 / E[g^2] in each of `PARTS`, for each J; negative where the gradient leads away from J."""
     last = PARTS[-1][1]
-    runs = [list(steps(world, name, seed, last)) for seed in seeds]
-    found: dict[str, list[float]] = {target: [] for target in world.towards_R}
+    runs = [list(steps(world, name, seed, last)) for world in worlds for seed in seeds]
+    found: dict[str, list[float]] = {target: [] for target in worlds[0].towards_R}
     for first, end in PARTS:
         part = [step for run in runs for step in run[first:end]]
         square = float(np.mean([square for _, square in part]))
@@ -169,15 +169,15 @@ def efficiencies(world: World, name: str, seeds: Sequence[int]) -> dict[str, lis
     return found
 
 
-def compare(world: World, policies: Sequence[str], seeds: Sequence[int]) -> Iterator[str]:
-    """The lines of the table."""
+def compare(worlds: Sequence[World], policies: Sequence[str], seeds: Sequence[int]) -> Iterator[str]:
+    """The lines of the table, over all worlds."""
     parts = [f"steps {first + 1} to {end}" for first, end in PARTS]
-    head = [f"{target}, {part}" for target in world.towards_R for part in parts]
+    head = [f"{target}, {part}" for target in worlds[0].towards_R for part in parts]
     yield f"| policy | {' | '.join(head)} |"
     yield "|---" * (1 + len(head)) + "|"
-    plain = efficiencies(world, "uniform8", seeds)
+    plain = efficiencies(worlds, "uniform8", seeds)
     for name in policies:
-        own = efficiencies(world, name, seeds)
+        own = efficiencies(worlds, name, seeds)
         cells = [f"{x / base:.2f}" for target in own for x, base in zip(own[target], plain[target], strict=True)]
         yield f"| `{name}` | {' | '.join(cells)} |"
 
@@ -192,16 +192,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     drawing.add_argument("--seed", type=int, default=0, help="which prompts and completions")
     drawing.add_argument("--tokens", type=int, default=6, help="longest completion")
     comparing = actions.add_parser("compare")
-    comparing.add_argument("sampled", type=Path)
-    comparing.add_argument("--policy", action="append", choices=POLICIES, help="default: all")
+    comparing.add_argument("sampled", nargs="+", type=Path, help="files that `sample` wrote with several seeds")
+    comparing.add_argument("--policy", action="append", choices=POLICIES, help="default: all without costs")
     comparing.add_argument("--seeds", type=int, default=20)
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     if args.action == "sample":
         sample(args.model, args.out, TASKS["short"], args.prompts, args.tokens, args.seed)
     else:
-        world = World(**np.load(args.sampled))
-        for line in compare(world, args.policy or list(POLICIES), range(args.seeds)):
+        worlds = [World(**np.load(path)) for path in args.sampled]
+        policies = args.policy or [name for name in POLICIES if "cost" not in OPTIONS.get(name, {})]
+        for line in compare(worlds, policies, range(args.seeds)):
             print(line, flush=True)
 
 
