@@ -14,6 +14,7 @@ number of uniform's rollouts that one rollout is worth.
 """
 
 import argparse
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ class Sketches:
 
     def take(self) -> np.ndarray[Any, Any]:
         """The sketches since the last call, shape (B, D)."""
-        taken = torch.cat(self.parts, dim=1).numpy()
+        taken: np.ndarray[Any, Any] = torch.cat(self.parts, dim=1).numpy()
         self.parts.clear()
         return taken
 
@@ -98,9 +99,13 @@ def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed
         texts = tokenizer.batch_decode(said, skip_special_tokens=True)
         rewards += task.reward(completions=texts, prompt_id=[row["prompt_id"] for row in rows])
     all_RD = np.concatenate(sketch_R)
-    shape = (prompts, SAMPLES)
-    arrays = {"rewards_PS": np.reshape(rewards, shape), "lengths_PS": np.reshape(lengths, shape)}
-    np.savez(out, products_RR=all_RD @ all_RD.T, kinds_P=[row["kind"] for row in asked], **arrays)
+    np.savez(
+        out,
+        rewards_PS=np.reshape(rewards, (prompts, SAMPLES)),
+        lengths_PS=np.reshape(lengths, (prompts, SAMPLES)),
+        products_RR=all_RD @ all_RD.T,
+        kinds_P=[row["kind"] for row in asked],
+    )
 
 
 class World:
@@ -147,9 +152,9 @@ def steps(world: World, name: str, seed: int, count: int) -> Iterator[tuple[dict
     for _ in range(count):
         session.begin(rng.permutation(prompts)[: STEP // group].repeat(group).tolist(), STEP, group)
         drawn: list[Any] = []
+        turn_P: dict[Any, Iterator[int]] = defaultdict(lambda: iter(rng.permutation(SAMPLES)))  # each once in a step
         while ids_R := session.request():
-            turn_P = {x: iter(rng.permutation(SAMPLES)) for x in set(ids_R)}
-            at_R = np.array([x * SAMPLES + next(turn_P[x]) for x in ids_R])
+            at_R = np.array([int(x) * SAMPLES + next(turn_P[x]) for x in ids_R])
             session.observe(ids_R, world.rewards_PS.ravel()[at_R], world.lengths_PS.ravel()[at_R])
             drawn.append(at_R)
         yield world.gradient(np.concatenate(drawn), session.end().advantages_R)
