@@ -224,8 +224,14 @@ def test_policies_are_compared_with_the_best_uniform_on_their_seeds_at_the_tuned
 def test_the_page_has_the_tables_of_the_results():
     page = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
     runs = results.read(FOLDER / "results.jsonl")
-    for row in (*results.table(runs).splitlines(), *results.compared(runs)):
+    compared = list(results.compared(runs))
+    for row in (*results.table(runs).splitlines(), *compared):
         assert row in page, row
+    row = next(row for row in compared if row.startswith("| short | ten | adaptive |"))
+    mean, share = (row.split(" | ")[at].replace("+", "") for at in (5, 8))
+    said = " ".join((FOLDER.parents[1] / "README.md").read_text(encoding="utf-8").split())
+    assert f"mean success over a run was {mean} above that of uniform groups" in said
+    assert f"after {share} of their rollouts" in said
 
 
 @pytest.fixture
