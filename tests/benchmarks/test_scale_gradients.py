@@ -76,6 +76,16 @@ def test_a_rollout_with_the_rate_as_baseline_points_along_the_gradient():
     assert square == pytest.approx(0.25)
 
 
+def test_the_efficiency_is_the_signal_squared_over_the_mean_square(monkeypatch):
+    seen = [({"success": 3.0, "pass@8": -2.0}, 10.0), ({"success": 1.0, "pass@8": 0.0}, 6.0)]
+    monkeypatch.setattr(gradients, "steps", lambda world, name, seed, count: iter(seen))
+    monkeypatch.setattr(gradients, "PARTS", ((0, 1), (0, 2)))
+    world = World(np.ones((2, 16)), np.ones((2, 16)), np.eye(32), np.array(["a", "b"]))
+    found = gradients.efficiencies([world], "adaptive", [0, 1])
+    assert found["success"] == pytest.approx([9 / 10, 4 / 8])
+    assert found["pass@8"] == pytest.approx([-4 / 10, -1 / 8])
+
+
 def test_all_policies_are_compared_with_uniform_groups_of_8(sampled, capsys, monkeypatch):
     arrays = np.load(sampled)
     assert arrays["rewards_PS"].shape == (24, SAMPLES)
