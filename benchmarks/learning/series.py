@@ -22,9 +22,10 @@ import torch
 from mixes import MIXES  # in this folder
 from pretrain import Recipe, pretrain, save
 from run import GENERATIONS, RIVALS, ROLLOUTS, best_rates, mean_success, read
-from table import share_with_interval, shares, with_interval
+from table import share_with_interval, with_interval
 
 from budgetalloc.cli.testbed.train import train
+from budgetalloc.offline.curves import share_reached
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 SIZES = {
@@ -93,7 +94,7 @@ def lines(rows: list[dict[str, Any]]) -> Iterator[str]:
         yield (
             f"| {size} | {curves[best][:, 0].mean():.3f} | {len(seeds)} | {means[best].mean():.3f} (`{best}`) "
             f"| {with_interval(means['adaptive'] - means[best])} | {with_interval(ends['adaptive'] - ends[best])} "
-            f"| {share_with_interval(shares(curves['adaptive'], curves[best], grid))} |"
+            f"| {share_with_interval(share_reached(curves['adaptive'], curves[best], grid, grid[-1]))} |"
         )
 
 

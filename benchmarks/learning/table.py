@@ -24,6 +24,7 @@ from measures import lines
 from numpy.typing import NDArray
 from run import ROLLOUTS, best_rates, mean_success, read
 
+from budgetalloc.offline.curves import share_reached
 from budgetalloc.offline.intervals import interval, stratified_interval
 
 Curve = NDArray[np.float64]  # success at each point of the grid
@@ -37,22 +38,6 @@ DRAWN = 7
 """Policies in a picture: this many of the best, and the best uniform."""
 
 
-def reach(curve: NDArray[np.float64], rollouts: NDArray[np.float64], goal: float) -> float:
-    """Rollouts after which a curve first passes the goal, by linear interpolation; infinite if it never does.
-
-    >>> round(reach(np.array([0.4, 0.6, 0.8]), np.array([0.0, 100.0, 200.0]), 0.7), 3)
-    150.0
-    """
-    above = np.flatnonzero(curve >= goal)
-    if not above.size:
-        return float("inf")
-    at = int(above[0])
-    if at == 0:
-        return float(rollouts[0])
-    share = (goal - curve[at - 1]) / (curve[at] - curve[at - 1])
-    return float(rollouts[at - 1] + share * (rollouts[at] - rollouts[at - 1]))
-
-
 def between(low: float, high: float) -> str:
     """An interval in brackets.
 
@@ -62,27 +47,6 @@ def between(low: float, high: float) -> str:
     if np.isnan(low):
         return "(one seed)"
     return "(beyond the run)" if np.isinf(low) else f"({low:.3f} to {f'{high:.3f}' if np.isfinite(high) else 'never'})"
-
-
-def shares(own: Curves, base: Curves, rollouts: Curve) -> tuple[float, float, float]:
-    """The share of the base's rollouts after which a policy's mean curve reaches the end of the base's mean curve.
-
-    Returns the share and its interval; a value is infinite if it is not reached within the run. The interval starts
-    where the upper end of the difference's t interval reaches 0, and ends where the lower end does.
-
-    >>> rollouts = np.array([0.0, 100.0, 200.0])
-    >>> own, base = np.array([[0.4, 0.9, 1.0], [0.6, 1.1, 1.2]]), np.array([[0.5, 0.5, 0.74], [0.5, 0.5, 0.96]])
-    >>> [round(share, 3) for share in shares(own, base, rollouts)]
-    [0.35, 0.223, 0.477]
-    """
-    gap_SG = own - base[:, -1:]
-    low_G, high_G = np.array([interval(gap_S) for gap_S in gap_SG.T]).T
-    if np.isnan(low_G).any():  # one seed
-        return reach(gap_SG.mean(axis=0), rollouts, 0.0) / float(rollouts[-1]), float("nan"), float("nan")
-    share, low, high = (
-        reach(curve, rollouts, 0.0) / float(rollouts[-1]) for curve in (gap_SG.mean(axis=0), high_G, low_G)
-    )
-    return share, low, high
 
 
 def with_interval(gain_S: NDArray[np.float64]) -> str:
@@ -102,7 +66,7 @@ def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64]) -> dict
         "final": f"{curves[:, -1].mean():.3f}",
         "mean": f"{curves.mean():.3f}",
         "mean less uniform's": with_interval((curves - base).mean(axis=1)),
-        "to uniform's end": share_with_interval(shares(curves, base, rollouts)),
+        "to uniform's end": share_with_interval(share_reached(curves, base, rollouts, rollouts[-1])),
     }
 
 

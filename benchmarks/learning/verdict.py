@@ -30,10 +30,10 @@ from table import (
     current,
     of_table,
     share_with_interval,
-    shares,
     with_interval,
 )
 
+from budgetalloc.offline.curves import share_reached
 from budgetalloc.offline.intervals import interval
 
 _COVERAGE = "pass64"
@@ -80,7 +80,7 @@ def verdict(rows: list[dict[str, Any]], name: str, short: bool = False) -> str:
             rises[mix] = own_ends - base_ends
             coverage = with_interval(rises[mix])
             pass64 = [f"{base_ends.mean():.3f}", f"{own_ends.mean():.3f}"]
-        share = shares(own, base, grid)
+        share = share_reached(own, base, grid, grid[-1])
         reached[mix] = share[0]
         cells = [mix, str(len(own)), f"{own[:, 0].mean():.3f}"]
         cells += [f"{GENERATIONS.get(uniform, 8)}, {tuned[uniform, mix]:g}", f"{base.mean():.3f}", pass64[0]]

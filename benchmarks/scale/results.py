@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.offline.curves import share_reached
 from budgetalloc.offline.intervals import interval
 
 TUNING_SEED = 100  # and above
@@ -105,29 +106,13 @@ def tuned(runs: dict[Run, list[dict[str, Any]]], task: str, pool: str) -> dict[s
     return rates
 
 
-def reached(gap_G: Any, spent_G: Any) -> float:
-    """What is spent until a gap, negative at first, has risen to 0; infinite if it does not.
-
-    >>> reached(np.array([-0.1, 0.1]), np.array([0.0, 100.0]))
-    50.0
-    """
-    above = np.flatnonzero(gap_G >= 0)
-    if not above.size:
-        return float("inf")
-    part = slice(max(int(above[0]) - 1, 0), int(above[0]) + 1)
-    return float(np.interp(0.0, gap_G[part], spent_G[part]))
-
-
 def _shares(own: list[list[dict[str, Any]]], base: list[list[dict[str, Any]]], name: str) -> str:
-    """The share of the base's rollouts, tokens or seconds after which the mean curve reaches the base's end, and its
-    interval: where the ends of the gap's t interval reach 0."""
-    gap_SG = np.array([[p["success"] - b[-1]["success"] for p in a] for a, b in zip(own, base, strict=True)])
-    low_G, high_G = np.array([interval(gap_S) for gap_S in gap_SG.T]).T
+    """The share of the base's rollouts, tokens or seconds after which the policy is as good as the base's end."""
+    own_SG, base_SG = ([[point["success"] for point in points] for points in of] for of in (own, base))
     spent_G = np.mean([[point[name] for point in points] for points in own], axis=0)
-    whole = float(np.mean([points[-1][name] for points in base]))
-    share, *ends = (reached(gap_G, spent_G) / whole for gap_G in (gap_SG.mean(axis=0), high_G, low_G))
-    said = [f"{x:.2f}" if np.isfinite(x) else "never" for x in (share, *ends)]
-    return said[0] if np.isnan(low_G).any() else f"{said[0]} ({said[1]} to {said[2]})"
+    shares = share_reached(own_SG, base_SG, spent_G, float(np.mean([points[-1][name] for points in base])))
+    share, *ends = (f"{x:.2f}" if np.isfinite(x) else "never" for x in shares)
+    return share if np.isnan(shares[1]) else f"{share} ({ends[0]} to {ends[1]})"
 
 
 def _with_interval(gain_S: list[float]) -> str:

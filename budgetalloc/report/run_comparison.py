@@ -9,10 +9,11 @@ import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.logs.progress import Progress
+from budgetalloc.offline.curves import reached
 from budgetalloc.report.summary import Report
 from budgetalloc.report.waste import Waste
 
-__all__ = ["Curve", "Side", "levels", "reached"]
+__all__ = ["Curve", "Side", "levels"]
 
 Curve = list[tuple[float, float]]
 """Rollouts so far and the reward then, in ascending order of the rollouts."""
@@ -80,23 +81,6 @@ class Side:
         return rollouts, at(self.tokens_S), at(self.seconds_S)
 
 
-def reached(curve: Curve, level: float) -> float:
-    """The rollouts at which a curve first reaches a level, on straight lines between its points; NaN if it never does.
-
-    >>> reached([(0.0, 0.25), (100.0, 0.75), (200.0, 0.5)], 0.5), reached([(0.0, 0.25)], 0.5)
-    (50.0, nan)
-    """
-    before: tuple[float, float] | None = None
-    for rollouts, reward in curve:
-        if reward >= level:
-            if before is None:
-                return rollouts
-            share = (level - before[1]) / (reward - before[1])
-            return before[0] + share * (rollouts - before[0])
-        before = rollouts, reward
-    return math.nan
-
-
 def levels(one: Side, other: Side, curves: Sequence[Curve]) -> list[dict[str, Any]]:
     """What both runs needed for the same reward: the highest that both reached, and two on the way there.
 
@@ -114,7 +98,8 @@ def levels(one: Side, other: Side, curves: Sequence[Curve]) -> list[dict[str, An
     needed = []
     for share in _LEVELS if high > low else ():
         reward = high if share == 1 else low + share * (high - low)
-        spent = [side.spent(reached(curve, reward)) for side, curve in zip((one, other), curves, strict=True)]
+        first = [reached([at for at, _ in curve], [seen for _, seen in curve], reward) for curve in curves]
+        spent = [side.spent(rollouts) for side, rollouts in zip((one, other), first, strict=True)]
         rollouts, tokens, seconds = map(list, zip(*spent, strict=True))
         needed.append({"reward": reward, "rollouts": rollouts, "tokens": tokens, "seconds": seconds})
     return needed

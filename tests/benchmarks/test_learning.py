@@ -16,6 +16,8 @@ import table
 from twice import twice
 from verdict import rivals, verdict
 
+from budgetalloc.offline.curves import share_reached
+
 FOLDER = Path(table.__file__).parent
 STEPS_150 = 150 * 256  # rollouts
 
@@ -37,13 +39,6 @@ def flat(success, *given, steps=1, **more):
     return run_of({0: success, 256 * steps: success}, *given, steps=steps, **more)
 
 
-def test_reach_interpolates_and_says_never():
-    rollouts = np.array([0.0, 10.0, 20.0, 30.0])
-    assert table.reach(np.array([0.1, 0.2, 0.6, 0.5]), rollouts, 0.4) == pytest.approx(15.0)
-    assert table.reach(np.array([0.1, 0.2, 0.6, 0.5]), rollouts, 0.1) == 0.0
-    assert table.reach(np.array([0.1, 0.2, 0.3, 0.3]), rollouts, 0.4) == float("inf")
-
-
 def test_summary_of_a_policy_twice_as_fast():
     rollouts = np.linspace(0, 100, 11)
     rng = np.random.default_rng(0)
@@ -57,30 +52,15 @@ def test_summary_of_a_policy_twice_as_fast():
     assert table.summary(slow - 0.1, slow, rollouts)["to uniform's end"] == "never (beyond the run)"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
-def test_the_interval_of_a_share_covers_it(seeds):
-    """Curves that rise as lines: the policy's reaches the end of uniform's after 0.6 of the rollouts."""
-    rng = np.random.default_rng(seeds)
-    rollouts = np.linspace(0, 100, 5)
-    covered = []
-    for _ in range(1500):
-        level, own, base = rng.normal(0, 0.05, (3, seeds, 1))
-        curves = 0.4 + 0.005 * rollouts + level + own, 0.4 + 0.003 * rollouts + level + base
-        _, low, high = table.shares(*curves, rollouts)
-        covered.append(low <= 0.6 <= high)
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.025)
-
-
 def test_a_share_that_may_lie_beyond_the_run_ends_in_never():
     rollouts = np.linspace(0, 100, 11)
     ends = np.array([0.70, 0.80, 0.90])  # of the base; the policy's mean curve reaches their mean, 0.8, at 0.8
     base = np.tile(ends[:, None], 11)
     own = np.tile(0.4 + 0.005 * rollouts, (3, 1))
-    assert table.share_with_interval(table.shares(own, base, rollouts)) == "0.80 (0.303 to never)"
-    assert table.share_with_interval(table.shares(own, base + 0.2, rollouts)) == "never (0.703 to never)"
-    assert table.share_with_interval(table.shares(own, base + 0.9, rollouts)) == "never (beyond the run)"
-    assert table.share_with_interval(table.shares(own[:1], base[1:2], rollouts)) == "0.80 (one seed)"
+    assert table.share_with_interval(share_reached(own, base, rollouts, 100)) == "0.80 (0.303 to never)"
+    assert table.share_with_interval(share_reached(own, base + 0.2, rollouts, 100)) == "never (0.703 to never)"
+    assert table.share_with_interval(share_reached(own, base + 0.9, rollouts, 100)) == "never (beyond the run)"
+    assert table.share_with_interval(share_reached(own[:1], base[1:2], rollouts, 100)) == "0.80 (one seed)"
 
 
 def test_tuning_takes_its_own_seeds():

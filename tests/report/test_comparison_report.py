@@ -11,7 +11,7 @@ import budgetalloc as ba
 from budgetalloc.logs.progress import Progress, ProgressWriter, read_progress
 from budgetalloc.report import comparison_report as pages
 from budgetalloc.report import report
-from budgetalloc.report.run_comparison import Side, levels, reached
+from budgetalloc.report.run_comparison import Side, levels
 
 
 def run(path, rates, *, held_out=None, seconds=2.0, size=40):
@@ -94,12 +94,6 @@ def test_different_reward_ranges_are_named(tmp_path):
             writer.append(step, ["x"] * 2, [0.0, high], [1, 1], [0.5] * 2, [2, 2], reward_range=(0.0, high))
     comparison = pages.comparison_of(side(tmp_path / "a.jsonl"), side(tmp_path / "b.jsonl"))
     assert any("ranges of the rewards differ" in text for text in comparison["careful"])
-
-
-def test_a_level_is_first_reached_on_the_line_between_two_points():
-    curve = [(0.0, 0.0), (10.0, 0.5), (20.0, 0.2), (30.0, 1.0)]
-    assert [reached(curve, level) for level in (0.0, 0.25, 0.5, 0.75)] == [0.0, 5.0, 10.0, pytest.approx(26.875)]
-    assert math.isnan(reached(curve, 1.5))
 
 
 def test_the_page_is_plain_and_escapes_what_a_log_holds(tmp_path, monkeypatch):
