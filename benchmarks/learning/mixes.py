@@ -1,7 +1,8 @@
 """Task mixes: prompts to train on and prompts to measure success on. Each mix has another difficulty."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import chain  # in this folder
 import gradings
@@ -27,6 +28,8 @@ class Mix:
     """The reward in training; None is the language's own."""
     rates: tuple[float, ...] = (2e-4, 3e-4, 4.5e-4)
     """Learning rates that every policy is tuned over."""
+    weights: Path | None = None
+    """The folder of the model; None is the language's own."""
 
 
 def _of(rows: Rows, letters: str) -> Rows:
@@ -128,6 +131,18 @@ MIXES: dict[str, Mix] = {
         grading=Grading(lambda seed: [reasoning.verified]),
     ),
 }
+
+MODELS = Path(__file__).parents[2] / "runs" / "series"
+SIZED = {
+    f"u_shape_{size}": replace(
+        MIXES["u_shape"],
+        about=f"u_shape, learned by a model of {size} parameters that `pretrain.py --size {size}` has made",
+        weights=MODELS / size,
+        rates=(1e-4, 2e-4, 3e-4),
+    )
+    for size in ("1M", "3M", "10M")
+}
+"""Does the gain depend on the size of the model? `u_shape` itself is learned by one of 340,000 parameters."""
 
 
 def describe() -> str:

@@ -25,7 +25,7 @@ from typing import Any
 
 import oracle  # beside this file
 from measures import by_difficulty
-from mixes import MIXES, describe
+from mixes import MIXES, SIZED, describe
 from tqdm import tqdm
 
 import budgetalloc as ba
@@ -108,10 +108,11 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         # Exact beliefs need no rails: advantages of hopeless prompts are all a little below 0, which looks like a lean.
         build, options = (None, {"fallback": False}) if name in oracle.NAMES else RIVALS[name]
     started = time.perf_counter()
-    rows = MIXES[mix].rows(seed)
+    of_mix = (MIXES | SIZED)[mix]
+    rows = of_mix.rows(seed)
 
     def attach(trainer: Any) -> None:
-        policy = oracle.policy(name, trainer, MIXES[mix], rows, seed) if build is None else build(seed)
+        policy = oracle.policy(name, trainer, of_mix, rows, seed) if build is None else build(seed)
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **options))
 
     generate = 1 if build is None else build(seed).needs.generate
@@ -125,9 +126,10 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         learning_rate=rate,
         seed=seed,
         rows=rows,
-        held_out_rows=MIXES[mix].held_out(),
-        language=MIXES[mix].language,
-        grading=MIXES[mix].grading,
+        held_out_rows=of_mix.held_out(),
+        language=of_mix.language,
+        grading=of_mix.grading,
+        weights=of_mix.weights,
         eval_samples=1,  # the exact probability is what counts
         threads=1,
         progress=False,
@@ -186,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--config", action="append", type=Path, default=[], help="a YAML file with a policy, see configs/"
     )
-    parser.add_argument("--mix", action="append", choices=MIXES, help="default: all")
+    parser.add_argument("--mix", action="append", choices=[*MIXES, *SIZED], help="default: all but sizes")
     parser.add_argument("--seed", type=int, action="append", help="default: 0 to 4; with --tune, 100 and 101")
     parser.add_argument("--rate", type=float, action="append", help="default: the tuned one; with --tune, the grid")
     parser.add_argument("--steps", type=int, default=150)
@@ -214,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         args.seed or ((100, 101) if args.tune else range(5)),
         [*(args.policy or ([] if configs else RIVALS)), *configs],
     ):
-        for rate in args.rate or (MIXES[mix].rates if args.tune else [tuned.get((name, mix))]):
+        for rate in args.rate or ((MIXES | SIZED)[mix].rates if args.tune else [tuned.get((name, mix))]):
             if rate is None:
                 parser.error(f"no learning rate for {name} on {mix}: run with --tune first, or give --rate")
             jobs.append((name, mix, rate, seed, args.steps))

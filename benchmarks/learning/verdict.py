@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mixes import MIXES
+from mixes import MIXES, SIZED
 from numpy.typing import NDArray
 from run import GENERATIONS, best_rates, read
 from table import (
@@ -186,11 +186,11 @@ def main() -> None:
     parser.add_argument("results", nargs="*", type=Path, default=[Path(__file__).with_name("results.jsonl")])
     parser.add_argument("--policy", default="adaptive")
     parser.add_argument("--rivals", action="store_true", help="compare with the published methods instead of uniform")
-    parser.add_argument("--mix", action="append", choices=MIXES, default=[], help="those run on these mixes")
+    parser.add_argument("--mix", action="append", choices=[*MIXES, *SIZED], help="default: all")
     parser.add_argument("--short", action="store_true", help="the columns that the README has")
     args = parser.parse_args()
-    rows = [row for path in args.results for row in current(read(path))]
-    print(rivals(rows, args.policy, args.mix) if args.rivals else verdict(rows, args.policy, args.short))
+    rows = [row for path in args.results for row in current(read(path)) if not args.mix or row["mix"] in args.mix]
+    print(rivals(rows, args.policy, args.mix or ()) if args.rivals else verdict(rows, args.policy, args.short))
 
 
 if __name__ == "__main__":
