@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import against  # of benchmarks/learning
@@ -351,3 +353,10 @@ def test_quartiles_are_by_the_start_and_in_equal_parts() -> None:
 def test_the_edges_of_lost_and_gained(start: float, end: float, lost: int, gained: int) -> None:
     summary = measures.by_difficulty([start], [end])
     assert (summary["lost"], summary["gained"]) == (lost, gained)
+
+
+@pytest.mark.slow
+def test_a_size_of_u_shape_is_learned_by_its_own_model(tmp_path, monkeypatch):
+    monkeypatch.setitem(run.SIZED, "u_shape_1M", replace(run.SIZED["u_shape_1M"], weights=tmp_path))
+    with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path))):
+        run.run(("uniform", "u_shape_1M", 1e-4, 0, 1))
