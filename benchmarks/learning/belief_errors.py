@@ -50,7 +50,8 @@ def record(mix: str, seed: int, steps: int = 150) -> World:
     from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 
-    rows, rates = MIXES[mix].rows(seed), []
+    task, rates = MIXES[mix].task(seed), []
+    rows = task["rows"]
     ids = [int(row["prompt_id"]) for row in rows]
 
     class Record(TrainerCallback):  # type: ignore[misc]
@@ -74,10 +75,7 @@ def record(mix: str, seed: int, steps: int = 150) -> World:
         generations=8,
         learning_rate=RATES.get(mix, 3e-4),
         seed=seed,
-        rows=rows,
-        held_out_rows=MIXES[mix].held_out(),
-        language=MIXES[mix].language,
-        grading=MIXES[mix].grading,
+        **task,
         eval_samples=1,
         threads=1,
         progress=False,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import chain  # in this folder
 import gradings
@@ -30,6 +31,11 @@ class Mix:
     """Learning rates that every policy is tuned over."""
     weights: Path | None = None
     """The folder of the model; None is the language's own."""
+
+    def task(self, seed: int) -> dict[str, Any]:
+        """The arguments of `train` that are the mix's."""
+        rows = {"rows": self.rows(seed), "held_out_rows": self.held_out()}
+        return rows | {"language": self.language, "grading": self.grading, "weights": self.weights}
 
 
 def _of(rows: Rows, letters: str) -> Rows:

@@ -109,10 +109,10 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         build, options = (None, {"fallback": False}) if name in oracle.NAMES else RIVALS[name]
     started = time.perf_counter()
     of_mix = (MIXES | SIZED)[mix]
-    rows = of_mix.rows(seed)
+    task = of_mix.task(seed)
 
     def attach(trainer: Any) -> None:
-        policy = oracle.policy(name, trainer, of_mix, rows, seed) if build is None else build(seed)
+        policy = oracle.policy(name, trainer, of_mix, task["rows"], seed) if build is None else build(seed)
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **options))
 
     generate = 1 if build is None else build(seed).needs.generate
@@ -125,11 +125,7 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         generations=GENERATIONS.get(name, 8),
         learning_rate=rate,
         seed=seed,
-        rows=rows,
-        held_out_rows=of_mix.held_out(),
-        language=of_mix.language,
-        grading=of_mix.grading,
-        weights=of_mix.weights,
+        **task,
         eval_samples=1,  # the exact probability is what counts
         threads=1,
         progress=False,

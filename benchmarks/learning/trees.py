@@ -20,6 +20,7 @@ from mixes import MIXES  # in this folder
 from run import read
 
 import budgetalloc as ba
+from budgetalloc.offline.curves import reached
 
 ARMS: dict[str, dict[str, Any] | None] = {
     "plain": None,
@@ -51,9 +52,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
         prompts=16,
         learning_rate=RATE,
         seed=seed,
-        rows=mix.rows(seed),
-        held_out_rows=mix.held_out(),
-        language=mix.language,
+        **mix.task(seed),
         eval_every=5,
         eval_samples=1,  # the exact probability is what counts
         threads=1,
@@ -63,18 +62,6 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     shared = np.cumsum([0, *by_step]).tolist()
     curve = [[int(shared[x.step]) if by_step else x.tokens, round(x.expected, 5)] for x in made.curve]
     return {"arm": arm, "seed": seed, "rate": RATE, "curve": curve}
-
-
-def tokens_to(curve: list[list[float]], success: float) -> float:
-    """The tokens at which a curve first reaches this success, by linear interpolation; NaN if it never does.
-
-    >>> tokens_to([[0, 0.2], [100, 0.4], [200, 0.6]], 0.5)
-    150.0
-    """
-    for (before, low), (after, high) in itertools.pairwise(curve):
-        if low < success <= high:
-            return float(before + (after - before) * (success - low) / (high - low))
-    return float("nan")
 
 
 def mean_success(curve: list[list[float]], tokens: float) -> float:
@@ -103,7 +90,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = [f"{np.mean([curve[-1][0] for curve in mine]) / STEPS:,.0f}"]
         cells.append(" and ".join(f"{curve[-1][1]:.3f}" for curve in mine))
         cells.append(" and ".join(f"{mean_success(curve, until):.3f}" for curve in mine))
-        cells.append(" and ".join(f"{tokens_to(curve, 0.6):,.0f}" for curve in mine))
+        cells.append(" and ".join(f"{reached(*np.array(curve).T, 0.6):,.0f}" for curve in mine))
         lines.append(f"| {arm} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
