@@ -107,11 +107,6 @@ class View:
     prompt_costs_P: FloatArray | None = None
 
     @property
-    def evidence_P(self) -> FloatArray:
-        """The discounted rollouts behind each belief, 0 for a prompt never seen, shape (P,)."""
-        return np.maximum(self.belief_P.mass - sum(self.prior), 0.0)
-
-    @property
     def priced(self) -> tuple[FloatArray, FloatArray] | None:
         """The cost of each prompt once a group, and of one rollout; None if unknown or if the budget limits tokens."""
         if self.costs_P is None or self.budget.tokens is not None:
