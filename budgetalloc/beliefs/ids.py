@@ -90,10 +90,16 @@ def stable_key(value: Id) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int64]:
+def shuffled_order(keys_P: UInt64Array, seed: int, step: int, about: int | None = None) -> NDArray[np.int64]:
     """A pseudo-random order of the prompts, which depends on seed, step and the set of keys, not on their order.
 
-    Draws and ties in this order do not depend on the order of the caller's list, and are fair over steps.
+    Draws and ties in this order do not depend on the order of the caller's list, and are fair over steps. Of more than
+    `about` prompts only about so many are returned, the first of the order; each is among them equally often.
+
+    >>> keys_P = np.arange(1000, dtype=np.uint64)
+    >>> first = shuffled_order(keys_P, seed=0, step=0, about=100)
+    >>> len(first), (first == shuffled_order(keys_P, seed=0, step=0)[: len(first)]).all()
+    (103, np.True_)
     """
     salt = np.random.default_rng([seed, step]).integers(2**64, dtype=np.uint64)
     hash_P = np.empty_like(keys_P)
@@ -105,7 +111,10 @@ def shuffled_order(keys_P: UInt64Array, seed: int, step: int) -> NDArray[np.int6
         hash_B ^= hash_B >> np.uint64(27)
         hash_B *= np.uint64(0x94D049BB133111EB)
         hash_P[block] = hash_B ^ (hash_B >> np.uint64(31))
-    return _stable_order(hash_P)
+    if about is None or about >= len(hash_P):
+        return _stable_order(hash_P)
+    first_K = np.flatnonzero(hash_P < np.uint64(2**64 * about // len(hash_P)))
+    return first_K[_stable_order(hash_P[first_K])]
 
 
 def _stable_order(hash_P: UInt64Array) -> NDArray[np.int64]:

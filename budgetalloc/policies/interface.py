@@ -31,6 +31,8 @@ __all__ = [
     "View",
 ]
 
+_SEEN, _A_ROLLOUT = 2**17, 128  # prompts of a large pool that a decision sees, at least, and for each rollout
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -47,6 +49,8 @@ class Needs:
             as soon as the previous step has ended.
         by_group: Whether a decision in rounds may be resumed when some groups have ended and others have not
             (`Tally.running_P`). What it requests in the end must not depend on which groups ended first.
+        part: Whether the decision draws prompts, such that about 131,000 of a larger pool, other ones at each step, can
+            stand for all of it (`seen_of`).
     """
 
     candidates: int | Literal["all"] = 1
@@ -59,6 +63,7 @@ class Needs:
     costs: bool = False
     ahead: bool = False
     by_group: bool = False
+    part: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.candidates, str) and self.candidates == "all"):
@@ -68,10 +73,25 @@ class Needs:
         if self.scale is not None:
             check_choice("scale", self.scale, get_args(Scale))
         check_choice("weight", self.weight, get_args(Weight))
-        for name in ("keep_batch", "costs", "ahead", "by_group"):
+        for name in ("keep_batch", "costs", "ahead", "by_group", "part"):
             check_flag(name, getattr(self, name))
         for name in ("generate", "min_group"):
             check_integer(name, getattr(self, name), 1)
+
+    def seen_of(self, budget: Budget) -> int | None:
+        """About how many prompts of a large pool a decision sees, at least 128 for each rollout; None for all.
+
+        It sees all if the budget has a floor, or limits besides the rollouts: they may need a prompt that is left out.
+
+        >>> Needs(part=True).seen_of(Budget(256, floor=0)), Needs(part=True).seen_of(Budget(8192, floor=0))
+        (131072, 1048576)
+        >>> Needs(part=True).seen_of(Budget(256, floor=2)), Needs().seen_of(Budget(256, floor=0))
+        (None, None)
+        """
+        limits = budget.tokens, budget.quotas
+        if not self.part or budget.rollouts is None or budget.floor != 0 or limits != (None, None):
+            return None
+        return max(_SEEN, _A_ROLLOUT * budget.rollouts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +111,7 @@ class View:
         numbers: Numbers of the policy's memory.
         prior: Pseudo-successes and pseudo-failures that each belief contains.
         prompt_costs_P: Additional cost of each prompt, once a group; None is 0.
+        left_out: Prompts of the pool that the decision does not see (`Needs.part`).
     """
 
     belief_P: Beta
@@ -105,6 +126,7 @@ class View:
     numbers: Mapping[str, float]
     prior: tuple[float, float]
     prompt_costs_P: FloatArray | None = None
+    left_out: int = 0
 
     @property
     def priced(self) -> tuple[FloatArray, FloatArray] | None:

@@ -70,7 +70,8 @@ class Step:
     @cached_property  # only a decision needs these, and not every process decides
     def _order_P(self) -> IntArray:
         self._check_open()  # beliefs and cold prompts are those from before the step
-        return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.number)
+        about = self.policy.needs.seen_of(self.budget)
+        return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.number, about)
 
     @cached_property
     def _shuffled(self) -> Pool:
@@ -104,17 +105,16 @@ class Step:
             numbers={} if memory is None else memory.numbers,
             prior=self._prior,
             prompt_costs_P=prompt_costs_P,
+            left_out=len(self.ids_P) - len(order_P),
         )
 
     @property
-    def belief_P(self) -> Beta:
-        """The beliefs before the step, in the order of `ids_P`. Read them, or `request`, before `end`."""
-        return self._shuffled_belief_P.take(np.argsort(self._order_P))
-
-    @property
     def cold_P(self) -> NDArray[np.bool_]:
-        """Which prompts had never been seen before the step, in the order of `ids_P`; read as `belief_P`."""
-        return self._shuffled_cold_P[np.argsort(self._order_P)]
+        """Which prompts were new before the step, in the order of `ids_P`. Read it, or `request`, before `end`."""
+        if len(self._order_P) == len(self.ids_P):
+            return self._shuffled_cold_P[np.argsort(self._order_P)]
+        self._check_open()
+        return self.policy.cold(self.ids_P)
 
     def in_rounds(self) -> bool:
         """Whether the policy may decide again after this step's first rewards."""
@@ -138,13 +138,14 @@ class Step:
 
     def _outcomes(self, running: list[Id]) -> Tally:
         """The tally of all rounds so far; computed on demand, because most decisions have one round."""
-        self._tally = self._tally or Tally.empty(len(self.ids_P))
+        self._tally = self._tally or Tally.empty(len(self._order_P))
         for ids_R, rewards_R, success_R in self._seen[self._tallied :]:
-            self._tally.add(self._shuffled.find(ids_R), rewards_R, success_R)
+            at_R = self._shuffled.find(ids_R)
+            seen_R = at_R >= 0  # other prompts may be observed, if nothing was requested
+            self._tally.add(at_R[seen_R], rewards_R[seen_R], success_R[seen_R])
         self._tallied = len(self._seen)
-        if not running:
-            return self._tally
-        return replace(self._tally, running_P=np.isin(self._order_P, self._places(running)))
+        running_P = np.isin(self._order_P, self._places(running)) if running else self._tally.running_P
+        return replace(self._tally, running_P=running_P)
 
     def request(self, running: Iterable[Any] = ()) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
@@ -209,8 +210,7 @@ class Step:
 
     def again(self) -> "Step":
         """This step as it began, before the first request."""
-        decide = self._decide if self.replaced else None
-        ahead = self.number - self.policy.estimator.step
+        decide, ahead = self._decide if self.replaced else None, self.number - self.policy.estimator.step
         return Step(self.policy, self.ids_P, self.budget, self._costs, self._domains_P, decide, ahead)
 
     def belief_of(self, ids_R: Iterable[Any]) -> Beta:

@@ -115,6 +115,22 @@ def test_the_order_changes_with_seed_and_step_and_is_fair():
     assert abs(first / 4000 - 1 / 8).max() < 0.03  # five standard deviations
 
 
+@given(st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=60), st.integers(1, 80), st.integers(0, 9))
+def test_a_part_of_the_order_is_its_beginning(found, about, step):
+    key_P = np.array(sorted(found), dtype=np.uint64)
+    part, whole = shuffled_order(key_P, 1, step, about), shuffled_order(key_P, 1, step)
+    assert part.tolist() == whole[: len(part)].tolist()
+    assert len(part) == len(whole) or about < len(whole)
+
+
+def test_every_prompt_is_in_a_part_equally_often():
+    key_P = keys(range(200))
+    parts = [shuffled_order(key_P, 0, step, about=50) for step in range(2000)]
+    assert abs(np.bincount(np.concatenate(parts), minlength=200) / 2000 - 0.25).max() < 0.05  # five deviations
+    assert np.mean([len(part) for part in parts]) == pytest.approx(50, abs=0.7)
+    assert np.std([len(part) for part in parts]) == pytest.approx((200 * 0.25 * 0.75) ** 0.5, rel=0.1)
+
+
 def test_the_order_is_pinned():
     """A change would silently change every seeded decision."""
     assert shuffled_order(keys(range(12)), 3, 5).tolist() == [1, 5, 8, 9, 4, 10, 3, 2, 7, 0, 6, 11]

@@ -1,11 +1,15 @@
 """One step of a policy: what is refused at the call, and that the step goes on after it."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import InputError, policies
+from budgetalloc.policies import interface
 from budgetalloc.testing import same_state
 
 NAMES = ["a", "b", "c"]
@@ -104,3 +108,79 @@ def test_a_step_opens_without_reading_beliefs_and_shows_none_that_it_did_not_rea
     assert max(asked) < 1000
     step.end()
     assert step.cold_P.all()
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """A pool of 1,000 prompts that counts as large: decisions may see about 200 of it."""
+    monkeypatch.setattr(interface, "_SEEN", 200)
+    monkeypatch.setattr(interface, "_A_ROLLOUT", 8)
+    return ba.Pool(range(1000))
+
+
+def seen_by(policy, pool, budget, **more):
+    """The prompts that a decision sees, and the number that is left out."""
+    seen = []
+    spy = replace(policy, decide=lambda view: seen.append((list(view.ids_P), view.left_out)) or policy.decide(view))
+    assert spy.begin(pool, budget, **more).request().sum() == budget.rollouts
+    return seen[0]
+
+
+def test_a_decision_that_draws_sees_a_part_of_a_large_pool_and_another_at_each_step(large):
+    budget = ba.Budget(16, floor=0, min_group=1)
+    parts = [seen_by(ba.adaptive(seed=1), large, budget, ahead=ahead) for ahead in range(5)]
+    for ids, left_out in parts:
+        assert len(ids) + left_out == 1000
+        assert 140 < len(ids) < 260  # five deviations
+    assert len(set().union(*(ids for ids, _ in parts))) > 500
+    of_32, _ = seen_by(ba.adaptive(), large, ba.Budget(64, floor=0, min_group=1))
+    assert 430 < len(of_32) < 600
+
+
+def test_a_decision_that_ranks_or_has_a_floor_or_quotas_sees_all(large):
+    single = {"min_group": 1, "cap": 1000}
+    domain = {"domains_P": ["a"] * 999 + ["b"]}
+    quotas = ba.Budget(16, floor=0, quotas={"b": (4, 8)}, **single)
+    for policy, budget, more in (
+        (ba.knapsack(), ba.Budget(16, floor=0, **single), {}),
+        (ba.thompson(), ba.Budget(16, floor=0, **single), {}),
+        (ba.adaptive(), ba.Budget(1000, floor=1, **single), {}),
+        (ba.adaptive(), quotas, domain),
+    ):
+        ids, left_out = seen_by(policy, large, budget, **more)
+        assert (len(ids), left_out) == (1000, 0)
+
+
+@pytest.mark.slow
+def test_a_part_gives_each_prompt_the_rollouts_that_the_whole_pool_gives_it(large, monkeypatch):
+    """The mean of 1,500 decisions, by the kind of prompt: mastered, mixed, never solved, new."""
+    policy = ba.adaptive()
+    kinds = np.repeat(np.arange(4), 250)
+    policy.observe(np.repeat(np.arange(750), 4), [1, 1, 1, 1] * 250 + [0, 1, 0, 1] * 250 + [0, 0, 0, 0] * 250)
+    budget, means = ba.Budget(16, floor=0, min_group=1), []
+    for about in (200, 1000):
+        monkeypatch.setattr(interface, "_SEEN", about)
+        steps = [policy.begin(large, budget, ahead=ahead).request() for ahead in range(1500)]
+        assert {int(counts_P.sum()) for counts_P in steps} == {16}
+        means.append(np.bincount(kinds, np.mean(steps, axis=0)))
+    part, whole = means
+    assert part == pytest.approx(whole, rel=0.04)
+    assert whole.min() > 0.4  # every kind is drawn
+
+
+def test_new_prompts_get_the_groups_of_the_whole_pool_and_outcomes_of_unseen_prompts_change_nothing(large):
+    budget = ba.Budget(16, floor=0, min_group=1)
+    counts_P = policies.sampled(groups=2, idle=0.97).begin(large, budget).request()
+    assert set(counts_P[counts_P > 0]) == {4}  # 0.97 ** (1000 / 16) are left at a return, not 0.97 ** (200 / 16)
+    step = ba.adaptive(rounds=3).begin(large, budget)
+    assert step.cold_P.all()
+    assert step.cold_P.shape == (1000,)
+    step.observe(range(0, 1000, 2), [0.0] * 500)  # a trainer of its own prompts
+    wanted = step.request()
+    while wanted.any():
+        step.observe(large.repeat(wanted), [0.0] * int(wanted.sum()))
+        wanted = step.request()
+    assert step.counted.requested == 16
+    step.end()
+    with pytest.raises(InputError, match="This step has ended"):
+        _ = step.cold_P
