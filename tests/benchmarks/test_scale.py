@@ -232,6 +232,8 @@ def test_the_page_has_the_tables_of_the_results():
     said = " ".join((FOLDER.parents[1] / "README.md").read_text(encoding="utf-8").split())
     assert f"mean success over a run was {mean} above that of uniform groups" in said
     assert f"after {share} of their rollouts" in said
+    [once] = (row for row in compared if row.startswith("| short | once |"))
+    assert f"With prompts that are met once, no difference was seen: {once.split(' | ')[5]}." in said
 
 
 @pytest.fixture
