@@ -190,6 +190,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--threads", type=int, help="CPU threads")
     args = parser.parse_args()
+    if args.size and args.language != "skills":
+        parser.error(f"--size {args.size} --language {args.language}: leave one out; sizes are models for skills.")
     language = LANGUAGES[args.language]
     asked = {field.name: getattr(args, field.name, None) for field in fields(Recipe)}  # the size is the recipe's
     recipe = replace(

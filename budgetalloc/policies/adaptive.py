@@ -65,7 +65,7 @@ def sampled(
 
     Of a pool of more than 131,072 prompts, and more than 128 for each rollout, a step sees about so many, drawn anew at
     each step. The chances of a prompt are those of a draw from the whole pool, and the decision is several times as
-    fast. Under a floor or quotas it sees all.
+    fast. Under quotas or a limit of tokens it sees all.
 
     Args:
         power: i and j, integers from 0 to 16.

@@ -133,8 +133,8 @@ def test_a_decision_that_draws_sees_a_part_of_a_large_pool_and_another_at_each_s
         assert len(ids) + left_out == 1000
         assert 140 < len(ids) < 260  # five deviations
     assert len(set().union(*(ids for ids, _ in parts))) > 500
-    of_32, _ = seen_by(ba.adaptive(), large, ba.Budget(64, floor=0, min_group=1))
-    assert 430 < len(of_32) < 600
+    of_64, _ = seen_by(ba.adaptive(), large, ba.Budget(64, floor=0, min_group=1))
+    assert 430 < len(of_64) < 600
 
 
 def test_a_decision_that_ranks_or_has_a_floor_or_quotas_sees_all(large):
@@ -184,3 +184,20 @@ def test_new_prompts_get_the_groups_of_the_whole_pool_and_outcomes_of_unseen_pro
     step.end()
     with pytest.raises(InputError, match="This step has ended"):
         _ = step.cold_P
+
+
+def test_a_decision_in_rounds_hears_the_outcomes_of_what_it_sees_and_of_nothing_else(large):
+    heard = []
+
+    def decide(view):
+        first_P = np.zeros(len(view.ids_P), dtype=np.int64)
+        first_P[0] = 8
+        tally = yield first_P
+        heard.append((tally.scored_P.tolist(), [x % 2 == 0 for x in view.ids_P]))
+
+    step = replace(ba.adaptive(), decide=decide).begin(large, ba.Budget(16, floor=0, min_group=1))
+    step.observe(range(0, 1000, 2), [0.0] * 500)  # a trainer of its own prompts
+    step.observe(large.repeat(step.request()), [0.0] * 8)
+    step.request()
+    [(scored_P, even_P)] = heard
+    assert scored_P == [even_P[0] + 8, *even_P[1:]]
