@@ -138,12 +138,13 @@ def _listed(mixes: Sequence[str]) -> str:
     return ", ".join(f"`{mix}`" for mix in mixes)
 
 
-def rivals(rows: list[dict[str, Any]], name: str, mixes: Sequence[str] = ()) -> str:
-    """Compares the policy with each published method that has runs on all of these mixes (by default, on all mixes of
-    the policy). The differences of mean success and of pass@64 are paired over seeds, averaged over the mixes, and
-    shown for the policy's worst mix."""
-    of_name = of_mixes(rows, name)
-    own = {mix: of_name[mix] for mix in mixes or of_name}
+def rivals(rows: list[dict[str, Any]], name: str) -> str:
+    """Compares the policy with each published method that has runs on all mixes of the policy.
+
+    The differences of mean success and of pass@64 are paired over seeds, averaged over the mixes, and shown for the
+    policy's worst mix.
+    """
+    own = of_mixes(rows, name)
     head = "method", "runs", *(cell for what in MEASURES for cell in (f"{what} less the method's", "on its worst mix"))
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for rival in sorted({row["policy"] for row in rows}):
@@ -190,7 +191,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="the columns that the README has")
     args = parser.parse_args()
     rows = [row for path in args.results for row in current(read(path)) if not args.mix or row["mix"] in args.mix]
-    print(rivals(rows, args.policy, args.mix or ()) if args.rivals else verdict(rows, args.policy, args.short))
+    print(rivals(rows, args.policy) if args.rivals else verdict(rows, args.policy, args.short))
 
 
 if __name__ == "__main__":

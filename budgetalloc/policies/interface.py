@@ -81,15 +81,15 @@ class Needs:
     def seen_of(self, budget: Budget) -> int | None:
         """About how many prompts of a large pool a decision sees, at least 128 for each rollout; None for all.
 
-        It sees all if the budget has a floor, or limits besides the rollouts: they may need a prompt that is left out.
+        It sees all if the budget has limits besides the rollouts: they may need a prompt that is left out. A floor
+        already has as many rollouts as prompts.
 
         >>> Needs(part=True).seen_of(Budget(256, floor=0)), Needs(part=True).seen_of(Budget(8192, floor=0))
         (131072, 1048576)
-        >>> Needs(part=True).seen_of(Budget(256, floor=2)), Needs().seen_of(Budget(256, floor=0))
+        >>> Needs(part=True).seen_of(Budget(256, tokens=9e5)), Needs().seen_of(Budget(256))
         (None, None)
         """
-        limits = budget.tokens, budget.quotas
-        if not self.part or budget.rollouts is None or budget.floor != 0 or limits != (None, None):
+        if not self.part or budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
             return None
         return max(_SEEN, _A_ROLLOUT * budget.rollouts)
 

@@ -294,10 +294,10 @@ def test_rivals_are_those_with_runs_on_all_mixes_or_on_those_that_are_named():
     rows += seeds("vade", "one", 0.1, pass64=0.1) + seeds("uniform", "one", 0.1) + seeds("uniform", "two", 0.1)
     lines = rivals(rows, "adaptive").splitlines()
     assert len(lines) == 3
-    assert rivals(rows, "adaptive", ["two"]).splitlines()[2] == (
+    assert rivals([row for row in rows if row["mix"] == "two"], "adaptive").splitlines()[2] == (
         "| spo | 2 | +0.100 (0.100 to 0.100) | +0.100 on two | not recorded | not recorded |"
     )
-    assert [line.split()[1] for line in rivals(rows, "adaptive", ["one"]).splitlines()[2:]] == ["spo", "vade"]
+    assert [line.split()[1] for line in rivals([row for row in rows if row["mix"] == "one"], "adaptive").splitlines()[2:]] == ["spo", "vade"]
     assert lines[2] == (
         "| spo | 4 | +0.150 (0.150 to 0.150) | +0.100 on two | -0.100 (-0.100 to -0.100), 1 mix | -0.100 on one |"
     )

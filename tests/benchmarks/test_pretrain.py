@@ -9,7 +9,8 @@ pytest.importorskip("transformers")
 pytest.importorskip("trl")
 import growing  # of benchmarks/learning
 import torch
-from pretrain import Recipe, build_model, build_tokenizer, pretrain, save
+from mixes import SIZED
+from pretrain import SIZES, Recipe, build_model, build_tokenizer, pretrain, save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from budgetalloc.cli.testbed import skills
@@ -76,3 +77,7 @@ def test_a_few_steps_learn_and_the_folder_reads_back(tmp_path: Path) -> None:
     with torch.no_grad():
         digits = read(tokens).logits[0, -1].softmax(-1)[2:12].sum()
     assert digits > 0.5  # an answer begins with a digit: untrained it is a quarter
+
+
+def test_each_size_has_a_mix() -> None:
+    assert [f"u_shape_{size}" for size in SIZES] == list(SIZED)

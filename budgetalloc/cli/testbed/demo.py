@@ -113,14 +113,13 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
     goal, total = curves["uniform"][-1].success, curves["uniform"][-1].rollouts
     name = next(name for name in curves if name != "uniform")
     passed = next((point for point in curves[name] if point.success >= goal), None)
-    if passed is None:
-        return f"In this run {name} did not reach uniform's final success of {goal:.3f}."
-    share = passed.rollouts / total
     subject = f"{name[0].upper()}{name[1:]}"
-    lines = [
-        f"{subject} reached uniform's final success of {goal:.3f} after {passed.rollouts:,} of {total:,} rollouts "
-        f"({share:.0%}). One seed: a demonstration, not a measurement."
-    ]
+    if passed is None:
+        lines = [f"{subject} did not reach uniform's final success of {goal:.3f}."]
+    else:
+        of_all = f"{passed.rollouts:,} of {total:,} rollouts ({passed.rollouts / total:.0%})"
+        lines = [f"{subject} reached uniform's final success of {goal:.3f} after {of_all}."]
+    lines[0] += " One seed: a demonstration, not a measurement. `docs/helps.md` has measurements."
     if singles:
         lines.append(
             f"{subject} draws single rollouts of prompts with history, which have a gradient through the posterior "

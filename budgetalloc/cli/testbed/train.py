@@ -103,7 +103,7 @@ def train(
     if not (Path(weights) / "config.json").is_file():
         raise FileNotFoundError(
             f"train(weights={str(weights)!r}): the folder has no model. Make one with "
-            f"`python benchmarks/learning/pretrain.py --out {weights}`."
+            f"`python benchmarks/learning/pretrain.py --out {weights}`, which takes --language or --size."
         )
     if threads is not None:
         torch.set_num_threads(threads)
