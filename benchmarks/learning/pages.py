@@ -1,6 +1,6 @@
 """Writes the tables and sentences that the scripts print into the pages that show them.
 
-    python benchmarks/learning/pages.py            # after new runs in results.jsonl or graded.jsonl
+    python benchmarks/learning/pages.py            # after new runs in results.jsonl, graded.jsonl or sizes.jsonl
     python benchmarks/learning/pages.py --check    # fails if a page is out of date
 
 A table is found by its header row within its section, a sentence by the text before its first colon. The rest of a
@@ -35,6 +35,9 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     for page, heading, text in (("docs/helps.md", "## Can it do harm?", short), (CHOOSE, GRADED, graded)):
         yield page, heading, "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     yield EVIDENCE, "## Published methods", rivals(rows, "adaptive")
+    sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
+    by_size = "\n".join(line for line in verdict(sizes, "adaptive").splitlines() if line.startswith("|"))
+    yield "benchmarks/scale/README.md", "## One language at four sizes", by_size
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
     given = rows, rounds, "adaptive_3"

@@ -227,12 +227,13 @@ def test_the_page_has_the_tables_of_the_results():
     compared = list(results.compared(runs))
     for row in (*results.table(runs).splitlines(), *compared):
         assert row in page, row
-    row = next(row for row in compared if row.startswith("| short | ten | adaptive |"))
-    mean, share = (row.split(" | ")[at].replace("+", "") for at in (5, 8))
+    once, ten = (
+        next(row for row in compared if row.startswith(f"| short | {pool} | adaptive |")) for pool in ("once", "ten")
+    )
+    mean, share = (ten.split(" | ")[at].replace("+", "") for at in (5, 8))
     said = " ".join((FOLDER.parents[1] / "README.md").read_text(encoding="utf-8").split())
     assert f"mean success over a run was {mean} above that of uniform groups" in said
     assert f"after {share} of their rollouts" in said
-    [once] = (row for row in compared if row.startswith("| short | once |"))
     assert f"With prompts that are met once, no difference was seen: {once.split(' | ')[5]}." in said
 
 
