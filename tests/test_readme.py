@@ -135,6 +135,13 @@ def test_the_evidence_is_a_page_and_not_a_log():
     assert len(" ".join(text).split()) < 2_500
 
 
+def test_the_shares_of_four_sizes_are_those_of_the_table():
+    scale = (ROOT / "benchmarks/scale/README.md").read_text(encoding="utf-8")
+    shares = sorted(share.split()[0] for (share,) in columns(scale, "## One language at four sizes", "share"))
+    for page in (scale, HELPS):
+        assert f"after {shares[0]} to {shares[-1]} of uniform's rollouts" in " ".join(page.split())
+
+
 def test_the_readme_is_short():
     assert 70 <= len(README.splitlines()) <= 125
 
