@@ -295,7 +295,7 @@ def test_rivals_are_those_with_runs_on_all_mixes():
     lines = rivals(rows, "adaptive").splitlines()
     assert len(lines) == 3
     one, two = (rivals([row for row in rows if row["mix"] == mix], "adaptive").splitlines() for mix in ("one", "two"))
-    assert two[2] == ("| spo | 2 | +0.100 (0.100 to 0.100) | +0.100 on two | not recorded | not recorded |")
+    assert two[2] == "| spo | 2 | +0.100 (0.100 to 0.100) | +0.100 on two | not recorded | not recorded |"
     assert [line.split()[1] for line in one[2:]] == ["spo", "vade"]
     assert lines[2] == (
         "| spo | 4 | +0.150 (0.150 to 0.150) | +0.100 on two | -0.100 (-0.100 to -0.100), 1 mix | -0.100 on one |"

@@ -81,6 +81,23 @@ def test_demo_end_to_end(tmp_path, capsys):
     assert results["uniform"][0]["success"] == results["adaptive"][0]["success"]
 
 
+@pytest.mark.parametrize(
+    ("ends", "begins"),
+    [(0.7, "Adaptive did not reach"), (0.9, "Adaptive reached uniform's final success of 0.800 after")],
+)
+def test_the_demo_says_whoever_wins_that_one_seed_is_no_measurement(ends, begins):
+    pytest.importorskip("trl")
+    from budgetalloc.cli.testbed.demo import headline
+
+    curves = {
+        name: [SimpleNamespace(success=0.4, rollouts=0), SimpleNamespace(success=end, rollouts=512)]
+        for name, end in (("uniform", 0.8), ("adaptive", ends))
+    }
+    text = headline(curves, singles=False)
+    assert text.startswith(begins)
+    assert "One seed: a demonstration, not a measurement." in text
+
+
 def test_methods_prints_a_table_of_every_method(capsys):
     lines = said(capsys, "methods")[1].splitlines()
     assert max(map(len, lines)) <= 120
