@@ -79,17 +79,6 @@ def test_no_room_has_a_circle_of_imports():
     list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_module_has_at_most_300_lines(name):
-    if name != "policies.methods":  # a table of rows
-        assert len(MODULES[name].read_text().splitlines()) <= 300
-
-
-def test_the_median_module_is_short():
-    lengths = sorted(len(path.read_text().splitlines()) for path in MODULES.values())
-    assert lengths[len(lengths) // 2] < 160
-
-
 @pytest.mark.parametrize("package", ["torch", "trl", "transformers", "datasets", "accelerate"])
 def test_only_trainers_and_the_testbed_import_torch_and_friends(package):
     for name, path in MODULES.items():

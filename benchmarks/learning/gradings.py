@@ -88,6 +88,28 @@ def composite(language: Language, accuracy: float = 0.8) -> Grading:
     return Grading(lambda seed: [language.make_reward(seed), format_reward], (accuracy, round(1 - accuracy, 6)))
 
 
+def scheduled(language: Language) -> Grading:
+    """A verifier that becomes stricter, and a bonus for the format that fades, as schedules of users do.
+
+    Half of the characters have to be right until step 50, three quarters until step 100, and then all. The bonus is 0.5
+    at first, falls by 1 % of it a step, and ends at step 100.
+    """
+
+    def strict_reward(completions: Sequence[str], prompts: Sequence[str], **columns: Any) -> list[float]:
+        needed = (0.5, 0.75, 1.0)[min(int(columns["trainer_state"].global_step) // 50, 2)]
+        shares = [share_right(text, language.answer(x)) for text, x in zip(completions, prompts, strict=True)]
+        return [float(share >= needed) for share in shares]
+
+    def bonus_reward(completions: Sequence[str], prompts: Sequence[str], **columns: Any) -> list[float]:
+        left = max(0.0, 1 - int(columns["trainer_state"].global_step) / 100)
+        return [
+            left * (x.isdecimal() and len(x) == len(language.answer(y)))
+            for x, y in zip(completions, prompts, strict=True)
+        ]
+
+    return Grading(lambda seed: [strict_reward, bonus_reward], (1.0, 0.5))
+
+
 def erring(language: Language, errs: float = ERRS) -> Grading:
     """The exact verdict, turned into its opposite with probability `errs`, for right and wrong answers alike.
 

@@ -116,6 +116,10 @@ MIXES: dict[str, Mix] = {
         "the same; a judge's score from 1 to 10 with noise of 2 points", gradings.noisy_score(operations)
     ),
     "reward_model": _paid("the same; the score of a learned reward model of 2,369 parameters", reward_model.grading()),
+    "scheduled": _paid(
+        "the same; a verifier that becomes stricter, and a bonus for the format that fades",
+        gradings.scheduled(operations),
+    ),
     "hopeless": Mix(
         rows=lambda seed: _of(operations.pool(2_700, seed), _RAREST),
         held_out=lambda: _of(operations.held_out(40), _KNOWN),

@@ -13,6 +13,7 @@ from budgetalloc.errors import StateError
 __all__ = ["Line", "Sums", "reward_line"]
 
 _KEPT = 0.9  # share of the sums kept at a step
+_PAST = 16.0  # rollouts that earlier steps count for at most in the line, so that it follows a change at once
 _DOUBT = 0.25  # weight of the slope that is expected before any success
 
 
@@ -28,8 +29,7 @@ class Sums:
             it (`variance.deviations`). within / pairs is the variance of success within a prompt.
         alike: The chance that the part of the reward not explained by success is equal in 8 rollouts
             (`variance.share_alike`), summed over rollouts.
-        square, grpo: Sums of squared advantages before their size is limited, and of the squared advantages of GRPO in
-            groups of 8 on the same prompts (`policies.batch_advantages`).
+        lean: The mean advantage in units of its root mean square (`policies.batch_advantages`), summed over rollouts.
     """
 
     n: Any = 0.0
@@ -42,8 +42,7 @@ class Sums:
     within: Any = 0.0
     pairs: Any = 0.0
     alike: Any = 0.0
-    square: Any = 0.0
-    grpo: Any = 0.0
+    lean: Any = 0.0
 
     @classmethod
     def of(cls, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, groups: int) -> "Sums":
@@ -161,7 +160,8 @@ def reward_line(
     groups = int(group_R.max()) + 1 if len(group_R) else 0
     own = Sums.of(success_R, rewards_R, group_R, groups)
     names = ("n", "s", "r", "ss", "sr", "rr")
-    rest = [getattr(earlier, name) + getattr(own, name).sum() - getattr(own, name) for name in names]
+    kept = min(1.0, _PAST / earlier.n) if earlier.n > 0 else 1.0
+    rest = [kept * getattr(earlier, name) + getattr(own, name).sum() - getattr(own, name) for name in names]
     n, s, r, ss, sr, rr = (np.where(rest[0] > 1e-9, x, np.nan) for x in rest)
     squares_s, products, squares_r = ss - s * s / n, sr - s * r / n, rr - r * r / n
     slope_G = (products + _DOUBT * jump) / (np.maximum(squares_s, 0.0) + _DOUBT)

@@ -15,12 +15,12 @@ __all__ = [
     "Known",
     "bernoulli_variance",
     "deviations",
-    "graded_variance",
+    "graded_variances",
     "grpo_square",
     "pool_variances",
     "prior_share",
     "share_alike",
-    "success_variance",
+    "variances",
 ]
 
 GROUP = 8
@@ -99,11 +99,13 @@ def deviations(success_R: FloatArray, known: Known) -> tuple[float, float]:
     rows = np.flatnonzero((known.n_R >= 1) & ~np.isnan(success_R))
     n_K = known.n_R[rows]
     away_K = success_R[rows] - known.sum_R[rows] / n_K
+    if len(rows) > 1:
+        away_K -= away_K.mean()  # what all prompts share is a change, and no variance within them
     return float(np.sum(away_K**2 * n_K / (n_K + 1))), float(len(rows))
 
 
-def graded_variance(known: Known, within_R: FloatArray, between: float) -> FloatArray:
-    """The variance of each graded success around its baseline, shape (R,).
+def graded_variances(known: Known, within_R: FloatArray, between: float) -> tuple[FloatArray, FloatArray]:
+    """The variance of each graded success within its prompt, and that of its baseline's error, shape (R,) each.
 
     The variance w within the prompt is shrunk to the pool's with the weight of four rollouts. The error of the
     baseline is added: w b / (w + n b), with b the variance between prompts and n the prompt's rollouts.
@@ -114,34 +116,37 @@ def graded_variance(known: Known, within_R: FloatArray, between: float) -> Float
         between: The variance of the means of prompts.
 
     >>> none = Known(np.zeros(1), np.zeros(1), np.zeros(1))
-    >>> graded_variance(none, np.array([0.01]), 0.04)  # a first visit: 0.01 + 0.04
-    array([0.05])
+    >>> graded_variances(none, np.array([0.01]), 0.04)  # a first visit
+    (array([0.01]), array([0.04]))
     """
     squares_R = known.squares_R - known.sum_R**2 / np.maximum(known.n_R, 1e-9)
     freedom_R = np.maximum(known.n_R - 1, 0.0)
     squares_R = np.where(freedom_R > 0, np.maximum(squares_R, 0.0), 0.0)
     own_R = (squares_R + _SHRUNK * within_R) / (freedom_R + _SHRUNK)
     error_R = own_R * between / np.maximum(own_R + known.n_R * between, 1e-300)
-    return np.asarray(np.minimum(own_R + error_R, 0.25))  # the largest variance of numbers in [0, 1]
+    own_R = np.minimum(own_R, 0.25)  # the largest variance of numbers in [0, 1]
+    return np.asarray(own_R), np.asarray(np.minimum(error_R, 0.25 - own_R))
 
 
-def success_variance(mean_R: FloatArray, known: Known, sums: Sums) -> FloatArray:
-    """The variance of each success around its baseline, shape (R,).
+def variances(mean_R: FloatArray, mass_R: FloatArray, known: Known, sums: Sums) -> tuple[FloatArray, FloatArray]:
+    """The variance of each success within its prompt, and that of its baseline's error, shape (R,) each.
 
-    If all successes are 0 and 1, it is m (1 - m). Otherwise it is learned per prompt (`graded_variance`). The share of
-    the pool's variance that belongs to successes of 0 and 1 is then proportional to m (1 - m).
+    If all successes are 0 and 1, their sum is m (1 - m), and E[p (1 - p)] of it lies within the prompt. Otherwise they
+    are learned (`graded_variances`). The share of the pool's variance that belongs to successes of 0 and 1 is then
+    proportional to m (1 - m).
 
     Args:
         mean_R: The expected success m of each rollout.
+        mass_R: The mass of the belief with this mean.
         known: The evidence about its prompt.
         sums: Sums over earlier steps and this one.
     """
     binary_R = bernoulli_variance(mean_R)
     if not sums.graded > 0:
-        return binary_R
+        return binary_R * mass_R / (mass_R + 1), binary_R / (mass_R + 1)
     within, between = pool_variances(sums)
     graded = float(sums.graded / sums.n)
-    return graded_variance(known, within * (graded + (1 - graded) * binary_R / binary_R.mean()), between)
+    return graded_variances(known, within * (graded + (1 - graded) * binary_R / binary_R.mean()), between)
 
 
 def pool_variances(sums: Sums) -> tuple[float, float]:

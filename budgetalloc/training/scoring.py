@@ -53,6 +53,7 @@ class Scoring:
     rule: Rule | None = field(init=False)
 
     def __post_init__(self) -> None:
+        self.names = list(self.names)  # the trainer's own list may grow
         self.rule = rule_of_argument(self.success, self.names)
         if self.rule is None and len(self.names) == 1:
             self.rule = Rule(functions=(0,) if self.reward_range is None and self.weights[0] > 0 else ())
@@ -62,6 +63,35 @@ class Scoring:
         self._rollouts = 0
         self._warned: set[str] = set()
         self._judges = JudgeAlarm(self.names, self.weights, self.quiet)
+        self._first_weights = tuple(self.weights)
+
+    def follow(self, names: Sequence[str], weights: Sequence[float]) -> None:
+        """Takes the reward functions and weights of the next step, which may differ from those of the step before.
+
+        Success stays what it is, unless a function that it is about has gone. Raises `InputError` if `success=` names
+        a function that is no longer there.
+
+        >>> scoring = Scoring(["accuracy"], [1.0], quiet=True)
+        >>> scoring.follow(["format", "accuracy"], [0.5, 1.0])
+        >>> scoring.rule
+        Rule(functions=(1,), threshold=None, judge=None)
+        """
+        if list(names) != list(self.names):
+            kept, rule = {name: at for at, name in enumerate(self.names)}, rule_of_argument(self.success, names)
+            if rule is None and self.rule is not None:
+                about = [self.names[f] for f in self.rule.functions]
+                places = tuple(list(names).index(name) for name in about if name in names)
+                rule = replace(self.rule, functions=places) if len(places) == len(about) else None
+            before, none = vars(self._returned), vars(Returned.none(1))
+            flags = {
+                flag: np.array([before[flag][kept[name]] if name in kept else none[flag][0] for name in names])
+                for flag in none
+            }
+            self.names, self.rule, self._returned = list(names), rule, Returned(**flags)
+            self._first_weights = tuple(weights)
+            self._judges = JudgeAlarm(self.names, weights, self.quiet)
+        if list(weights) != list(self.weights):  # other totals say nothing about those to come
+            self.weights, self.sums = list(weights), Sums(within=self.sums.within, pairs=self.sums.pairs)
 
     def total_rewards(self, scores_RF: FloatArray) -> FloatArray:
         """The weighted sum of each rollout's rewards, shape (R,); NaN if every reward with a weight is missing."""
@@ -80,6 +110,9 @@ class Scoring:
             in_force = self.range.of(rule.values(rewards_R, scores_RF, self.names))
             if len(self.names) == 1 and self.weights[0] > 0:
                 slope = float(self.weights[0])
+        known_R = ~np.isnan(rewards_R)
+        if not np.allclose(rewards_R[known_R], self.total_rewards(scores_RF)[known_R], atol=EQUAL):
+            slope = None  # the rewards have other weights than those known here: the line is learned
         partial = tuple(np.flatnonzero(returned.partial_F).tolist())
         return Measure(rule, in_force, tuple(self.names), slope, tuple(self.weights), total, partial)
 
@@ -201,7 +234,7 @@ class Scoring:
         """The state in JSON types, for `load_state_dict`."""
         return {
             "names": list(self.names),
-            "weights": [float(weight) for weight in self.weights],
+            "weights": [float(weight) for weight in self._first_weights],  # a schedule begins again with them
             "rule": None if self.rule is None else self._described(self.rule),
             "range": self.range.state_dict(),
             "total": self.total.state_dict(),

@@ -156,6 +156,11 @@ class Session:
                 step = policy.begin(ids_P, budget, costs, decide=decide, ahead=ahead)
             self._set(step, rollouts)
 
+    def follow(self, rewards: Sequence[str], weights: Sequence[float]) -> None:
+        """Takes the rewards and weights of the next step, if the trainer's may change while it trains."""
+        for session in (self, *((self.shadow.session,) if self.shadow else ())):
+            session.scoring.follow(rewards, weights)
+
     def begin_among(self, ids_P: Sequence[Id], budget: Budget, rollouts: int, group: int) -> None:
         """Begins the next step among these candidates and with this budget."""
         with self._alone("begin_among()"):

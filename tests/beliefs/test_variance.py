@@ -12,12 +12,12 @@ from budgetalloc.beliefs.variance import (
     Known,
     bernoulli_variance,
     deviations,
-    graded_variance,
+    graded_variances,
     grpo_square,
     pool_variances,
     prior_share,
     share_alike,
-    success_variance,
+    variances,
 )
 from budgetalloc.policies.advantages import group_advantages
 
@@ -71,17 +71,20 @@ def test_the_variance_within_prompts_is_found_between_any(graded, visits):
 
 def test_the_variance_of_a_prompt_is_its_own_once_it_is_known():
     known = Known(np.array([0.0, 100.0, 100.0]), np.array([0.0, 50.0, 50.0]), np.array([0.0, 25.0, 29.0]))
-    got = graded_variance(known, np.full(3, 0.01), 0.09)
+    within, error = graded_variances(known, np.full(3, 0.01), 0.09)
     own = np.array([0.0 + 4 * 0.01, 4.0 + 4 * 0.01]) / (99 + 4)  # with four rollouts of the pool
-    assert got[0] == pytest.approx(0.1)
-    assert got[1:] == pytest.approx(own + own * 0.09 / (own + 100 * 0.09))
+    assert (within[0], error[0]) == pytest.approx((0.01, 0.09))
+    assert within[1:] == pytest.approx(own)
+    assert error[1:] == pytest.approx(own * 0.09 / (own + 100 * 0.09))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_successes_of_0_and_1_have_the_bernoulli_variance(means):
     mean_R, sums = np.array(means), Sums().plus(np.array([0.0, 1.0, 1.0]), np.zeros(3))
     known = Known(*np.zeros((3, len(means))))
-    np.testing.assert_array_equal(success_variance(mean_R, known, sums), bernoulli_variance(mean_R))
+    within, error = variances(mean_R, np.full(len(means), 3.0), known, sums)
+    assert within + error == pytest.approx(bernoulli_variance(mean_R))
+    assert within == pytest.approx(bernoulli_variance(mean_R) * 3 / 4)  # E[p (1-p)] under Beta(3 m, 3 (1-m))
     assert prior_share(sums, 0.6) == 1.0
 
 

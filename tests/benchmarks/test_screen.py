@@ -149,7 +149,15 @@ def test_the_twin_of_reasoning_has_its_cells_and_starts_where_the_model_does():
 
 
 def test_three_mixes_have_no_twin():
-    assert set(MIXES) - set(TWINS) == {"growing", "chain", "hopeless", "edit_distance", "noisy_score", "reward_model"}
+    assert set(MIXES) - set(TWINS) == {
+        "growing",
+        "chain",
+        "hopeless",
+        "edit_distance",
+        "noisy_score",
+        "reward_model",
+        "scheduled",
+    }
 
 
 @pytest.mark.parametrize("name", screen.POLICIES)

