@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import Watched, attach, logged, low_digit, same_weights, trained, weights
+from conftest import Watched, attach, logged, low_digit, rows, same_weights, trained, weights
 from datasets import Dataset
 from test_surface import assert_in_place, even_sum, rebuilt, total, train, uneven
 from tiny_llama import tiny_config, tiny_llama
@@ -258,6 +258,36 @@ def test_weights_that_change_while_it_trains(build, scale, functions, before, la
     assert abs(np.mean(lean[12:17])) < 0.25  # of 16 rollouts a step
     assert callback.session.scoring.weights == pytest.approx(later)
     assert callback.batch.rewards_R == pytest.approx(callback.batch.scores_RF @ np.array(later))
+
+
+def fading(completions, trainer_state, **_):
+    """A bonus of 1 for every answer, which fades between steps 8 and 13."""
+    bonus = max(0.0, 1 - max(trainer_state.global_step - 8, 0) / 5)
+    return [low + bonus for low in low_digit(completions)]
+
+
+def stricter(completions, trainer_state, **_):
+    """From step 8 on only one digit is right."""
+    right = "01234" if trainer_state.global_step < 8 else "3"
+    return [float(text[:1] in right) for text in completions]
+
+
+def laxer(completions, trainer_state, **_):
+    right = "3" if trainer_state.global_step < 8 else "01234567"
+    return [float(text[:1] in right) for text in completions]
+
+
+@pytest.mark.parametrize("reward", [fading, stricter, laxer])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_reward_function_that_follows_a_schedule(build, reward, rounds):
+    trainer = build(
+        rows(96), reward=reward, max_steps=15, learning_rate=0.0, per_device_train_batch_size=256, num_generations=8
+    )
+    trained(trainer, ba.adaptive(rounds=rounds, seed=0))
+    lean = logged(trainer, "budgetalloc/advantage/lean")
+    assert abs(np.mean(lean[10:15])) < 0.15
+    size, grpo = (np.mean(logged(trainer, f"budgetalloc/advantage/{x}")[10:15]) for x in ("rms", "rms_grpo"))
+    assert grpo / 1.5 < size < 1.5 * grpo
 
 
 def test_a_stage_that_adds_a_reward_function(build):
