@@ -43,7 +43,8 @@ class Advantages:
 
 class _Calibration(NamedTuple):
     """Posterior means m of success, m (1-m), log(m / (1-m)); what moves the means; whether the rewards of all prompts
-    have changed; and the mean advantage of the step's other prompts, in root mean squares."""
+    have changed; and the mean advantage of the step's other prompts in root mean squares, or the usual one if it is
+    far above that."""
 
     believed_R: FloatArray
     spread_R: FloatArray
@@ -166,8 +167,9 @@ class Rollouts:
         f_R, g_R = self.of_others(away_R), self.of_others(away_R * logit_R)
         k_R = np.clip((level * g_R - cross * f_R) / (level * slope - cross**2), -1.0, 1.0)
         d_R = np.clip((f_R - k_R * cross) / level, -1.0, 1.0)
-        changed_R = self._changed(lean_R, self.of_others(known_R))
-        return _Calibration(believed_R, spread_R, logit_R, changed_R * d_R, changed_R * k_R, changed_R, lean_R)
+        below_R, above_R = self._changed(lean_R, self.of_others(known_R))
+        changed_R, usual_R = below_R | above_R, np.where(above_R, max(self._usual, 0.0), lean_R)
+        return _Calibration(believed_R, spread_R, logit_R, changed_R * d_R, changed_R * k_R, changed_R, usual_R)
 
     def _lean(self, away_R: FloatArray, known_R: _BoolArray) -> FloatArray:
         """The mean of the other prompts' differences from what was believed, in units of their root mean square."""
@@ -175,20 +177,23 @@ class Rollouts:
         square_R = self.of_others(away_R**2) * self.of_others(known_R)
         return np.asarray(self.of_others(away_R) / np.sqrt(np.maximum(square_R, 1e-24)))
 
-    @property
-    def _usual(self) -> float:
-        """The mean advantage of earlier steps in which no rewards had changed, at least 0."""
-        return max(float(self.earlier.lean / self.earlier.n), 0.0) if self.earlier.n > 0 else 0.0
+    def _changed(self, lean_R: FloatArray, n_R: FloatArray) -> tuple[_BoolArray, _BoolArray]:
+        """Whether the rewards of all prompts are below what was believed, and above it by more than in earlier steps.
 
-    def _changed(self, lean_R: FloatArray, n_R: FloatArray) -> _BoolArray:
-        """Whether rewards have changed for all prompts, by the other prompts of each rollout.
-
-        A model that learns quickly exceeds what was believed about it, more and more, and these advantages help it. But
-        it does not fall short of beliefs, and does not exceed them by much more than in earlier steps.
+        A model that learns quickly exceeds beliefs, more and more, and these advantages help it. It neither falls short
+        of them nor exceeds them at once. In small steps, those before count too if they fell short.
         """
         error_R = 1 / np.sqrt(np.maximum(n_R, 1.0))
-        above_R = lean_R > self._usual + np.maximum(_ABOVE, 3 * error_R)
-        return np.asarray(above_R | (lean_R < -np.maximum(_BELOW, 2 * error_R)))
+        above_R = lean_R > max(self._usual, 0.0) + np.maximum(_ABOVE, 2 * error_R)
+        past_R = np.minimum(3 * n_R, self.earlier.n) * (self._usual < 0)
+        n_R = n_R + past_R
+        below_R = (n_R - past_R) * lean_R + past_R * self._usual < -np.maximum(_BELOW * n_R, 2 * np.sqrt(n_R))
+        return np.asarray(below_R), np.asarray(above_R)
+
+    @property
+    def _usual(self) -> float:
+        """The mean advantage of earlier steps, without those that exceeded it at once."""
+        return float(self.earlier.lean / self.earlier.n) if self.earlier.n > 0 else 0.0
 
     @property
     def spread_R(self) -> FloatArray:
@@ -220,8 +225,7 @@ class Rollouts:
         step = Sums().plus(self.success_R, self.rewards_R)
         step = replace(step, within=within, pairs=pairs, alike=step.n * share_alike(rest_R))
         if self.expected_R is None and step.n > 0:
-            own = self.calibration
-            step = replace(step, lean=step.n * float(np.where(own.changed_R, self._usual, own.lean_R).mean()))
+            step = replace(step, lean=step.n * float(self.calibration.lean_R.mean()))
         sums = self.earlier.with_sums(step)
 
         trained_R = ~(np.isnan(self.rewards_R) | np.isnan(self.mean_R))
