@@ -130,11 +130,6 @@ def test_the_figures_of_three_generations_are_those_of_the_evidence():
     assert f"the mean is {mean} higher, and pass@64 {coverage}" in choose
 
 
-def test_the_evidence_is_a_page_and_not_a_log():
-    text = [line for line in EVIDENCE.splitlines() if not line.startswith(("|", "    "))]
-    assert len(" ".join(text).split()) < 2_500
-
-
 def test_the_shares_of_four_sizes_are_those_of_the_table():
     scale = (ROOT / "benchmarks/scale/README.md").read_text(encoding="utf-8")
     shares = sorted(share.split()[0] for (share,) in columns(scale, "## One language at four sizes", "share"))

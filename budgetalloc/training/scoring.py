@@ -53,7 +53,7 @@ class Scoring:
     rule: Rule | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.names = list(self.names)  # the trainer's own list may grow
+        self.names = tuple(self.names)  # the trainer's own list may grow
         self.rule = rule_of_argument(self.success, self.names)
         if self.rule is None and len(self.names) == 1:
             self.rule = Rule(functions=(0,) if self.reward_range is None and self.weights[0] > 0 else ())
@@ -76,7 +76,7 @@ class Scoring:
         >>> scoring.rule
         Rule(functions=(1,), threshold=None, judge=None)
         """
-        if list(names) != list(self.names):
+        if tuple(names) != tuple(self.names):
             kept, rule = {name: at for at, name in enumerate(self.names)}, rule_of_argument(self.success, names)
             if rule is None and self.rule is not None:
                 about = [self.names[f] for f in self.rule.functions]
@@ -87,7 +87,7 @@ class Scoring:
                 flag: np.array([before[flag][kept[name]] if name in kept else none[flag][0] for name in names])
                 for flag in none
             }
-            self.names, self.rule, self._returned = list(names), rule, Returned(**flags)
+            self.names, self.rule, self._returned = tuple(names), rule, Returned(**flags)
             self._first_weights = tuple(weights)
             self._judges = JudgeAlarm(self.names, weights, self.quiet)
         if list(weights) != list(self.weights):  # other totals say nothing about those to come
