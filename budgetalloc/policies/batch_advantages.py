@@ -257,10 +257,10 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
 
     Under "posterior" and "policy" the expected success becomes an expected reward (`Rollouts.line`). With scale "group"
     the difference is divided by its expected standard deviation, sqrt(m (1-m)) for 0/1 successes and learned for graded
-    ones. Two things hold for "posterior" in every step, whatever the rewards did before:
+    ones. Two things hold for "posterior", whatever the rewards did before:
 
-    - The mean advantage is about 0, because what a step's other prompts got more or less than expected is no news
-      about a rollout (`Rollouts.mean_R`, and the same for rewards).
+    - From the step on in which the rewards of all prompts change, the mean advantage is about 0. What the step's other
+      prompts got more or less than expected becomes part of the expectation (`Rollouts.calibration`, `shared`).
     - Under the scales "group", "batch" and "none", the root mean square is within 1.3 times what GRPO in groups of 8
       is expected to have on the same prompts, and no advantage is above five times the deviation.
 
@@ -315,8 +315,8 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
 
 def _excess(rollouts: Rollouts, away_R: FloatArray, times_R: FloatArray, scale: Scale) -> FloatArray | float:
     """What to divide by: the part of the ratio between the root mean square of advantages and GRPO's that lies outside
-    1 / 1.3 to 1.3. Under scale "group", which no gradient is unbiased under, it is that of the step; otherwise each
-    rollout has that of the step's other prompts."""
+    1 / 1.3 to 1.3. Under the other scales it is that of each rollout's other prompts, which keeps the gradient unbiased.
+    Scale "group" has one ratio for the step: a rare success would otherwise have a larger factor than the failures."""
     compared, trained_R = rollouts.compared, times_R > 0
     total = np.sum if scale == "group" else rollouts.of_others
     n, square, size = np.maximum(total(trained_R), 1.0), total((away_R * times_R) ** 2), total(away_R**2)
