@@ -315,7 +315,7 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
 
 def _excess(rollouts: Rollouts, away_R: FloatArray, times_R: FloatArray, scale: Scale) -> FloatArray | float:
     """What to divide by: the part of the ratio between the root mean square of advantages and GRPO's that lies outside
-    1 / 1.3 to 1.3. Under the other scales it is that of each rollout's other prompts, which keeps the gradient unbiased.
+    1 / 1.3 to 1.3. Under the other scales it is that of each rollout's other prompts, and the gradient stays unbiased.
     Scale "group" has one ratio for the step: a rare success would otherwise have a larger factor than the failures."""
     compared, trained_R = rollouts.compared, times_R > 0
     total = np.sum if scale == "group" else rollouts.of_others
