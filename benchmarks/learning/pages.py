@@ -22,7 +22,6 @@ from verdict import rivals, verdict
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 EVIDENCE = "benchmarks/learning/README.md"
-SCHEDULED = "## Rewards on a schedule"
 CHOOSE, GRADED = "docs/choose.md", "## Several rewards, or a reward model"
 
 
@@ -33,9 +32,6 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     yield "README.md", "## Does it help?", short
     graded = verdict(read(folder / "graded.jsonl"), "adaptive")
     yield EVIDENCE, "## Graded rewards", graded
-    scheduled = read(folder / "scheduled.jsonl")
-    table = "\n".join(line for line in verdict(scheduled, "adaptive").splitlines() if line.startswith("|"))
-    yield EVIDENCE, SCHEDULED, table
     for page, heading, text in (("docs/helps.md", "## Can it do harm?", short), (CHOOSE, GRADED, graded)):
         yield page, heading, "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     yield EVIDENCE, "## Published methods", rivals(rows, "adaptive")
