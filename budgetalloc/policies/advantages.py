@@ -12,7 +12,7 @@ from budgetalloc.beliefs.rewards import as_rewards, check_rewards
 from budgetalloc.beliefs.variance import bernoulli_variance
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
-__all__ = ["EPS", "Baseline", "Scale", "Weight", "group_advantages", "posterior_mean", "whitened"]
+__all__ = ["EPS", "Baseline", "Scale", "Weight", "group_advantages", "posterior_mean", "sum_until", "whitened"]
 
 Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
 Scale = Literal["group", "batch", "rms", "whiten", "whiten_tokens", "none"]
@@ -162,9 +162,9 @@ def posterior_mean(
     scored_R = ~np.isnan(success_R)
     known_R = np.where(scored_R, success_R, 0.0)
     rows = np.zeros(len(group_R), dtype=np.int64) if round_R is None else round_R
-    others_R = _sum_until(scored_R.astype(np.float64), group_R, rows) - scored_R
+    others_R = sum_until(scored_R.astype(np.float64), group_R, rows) - scored_R
     evidence_R = belief_R.mass + others_R
-    return np.asarray((belief_R.alpha_P + _sum_until(known_R, group_R, rows) - known_R) / evidence_R)
+    return np.asarray((belief_R.alpha_P + sum_until(known_R, group_R, rows) - known_R) / evidence_R)
 
 
 def _is(baseline: object, name: str) -> bool:
@@ -176,7 +176,7 @@ def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
     return np.asarray(np.bincount(group_R, weights=x_R)[group_R]) if len(x_R) else x_R
 
 
-def _sum_until(x_R: FloatArray, group_R: NDArray[np.int64], round_R: NDArray[np.int64]) -> FloatArray:
+def sum_until(x_R: FloatArray, group_R: NDArray[np.int64], round_R: NDArray[np.int64]) -> FloatArray:
     """For each row, the sum over its group's rows of the same and of earlier rounds."""
     if not len(x_R):
         return x_R

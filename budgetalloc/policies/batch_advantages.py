@@ -13,7 +13,7 @@ from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.beliefs.variance import GROUP, Known, deviations, grpo_square, share_alike, variances
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
-from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, group_advantages, posterior_mean
+from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, group_advantages, posterior_mean, sum_until
 
 _BoolArray = NDArray[np.bool_]
 
@@ -139,13 +139,9 @@ class Rollouts:
 
         What a baseline learns from these rollouts is independent of the rollout's own reward.
         """
-        if not len(self.ids_R):
-            return np.zeros(0)
-        round_R = np.zeros(len(self.ids_R), dtype=np.int64) if self.round_R is None else self.round_R
-        rounds, groups = int(round_R.max()) + 1, int(self.group_R.max()) + 1
-        sums_GK = np.bincount(self.group_R * rounds + round_R, weights=x_R, minlength=groups * rounds)
-        until_GK = sums_GK.reshape(groups, rounds).cumsum(axis=1)
-        return np.asarray((until_GK.sum(axis=0) - until_GK)[self.group_R, round_R])
+        one_R = np.zeros(len(self.ids_R), dtype=np.int64)
+        round_R = one_R if self.round_R is None else self.round_R
+        return sum_until(x_R, one_R, round_R) - sum_until(x_R, self.group_R, round_R)
 
     @cached_property
     def calibration(self) -> _Calibration:
@@ -194,11 +190,6 @@ class Rollouts:
     def _usual(self) -> float:
         """The mean advantage of earlier steps, without those that exceeded it at once."""
         return float(self.earlier.lean / self.earlier.n) if self.earlier.n > 0 else 0.0
-
-    @property
-    def spread_R(self) -> FloatArray:
-        """m (1-m) of each rollout's posterior mean."""
-        return self.calibration.spread_R
 
     def shared(self, weight_R: FloatArray) -> FloatArray:
         """For each rollout, how far the rewards of the step's other prompts are above their expectation on average.
@@ -294,7 +285,7 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
     own_rule = rollouts.expected_R is not None
     weight_R = np.where(trained_R, group_advantages(np.ones(rows), ids_R, np.zeros(rows), "none", weight), 0.0)
     if not own_rule:
-        like_R = np.sqrt(rollouts.spread_R) if scale == "group" else 1.0  # the deviation, but for a factor
+        like_R = np.sqrt(rollouts.calibration.spread_R) if scale == "group" else 1.0  # the deviation, but for a factor
         expected_R = expected_R + rollouts.shared(weight_R / like_R)
     if not _some_unequal(fresh_R):
         return Advantages(np.zeros(rows), expected_R)

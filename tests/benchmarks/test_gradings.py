@@ -148,3 +148,13 @@ def test_mislabelled_prompts_always_fail_and_the_others_are_graded_as_ever() -> 
     assert {0.0, 1.0} == set(paid)
     assert pay(reward, ["none"] * len(RIGHT)) == [0.0] * len(RIGHT)
     assert np.mean([is_mislabelled(x, 0.85) for x in range(10_000)]) == pytest.approx(0.85, abs=0.02)
+
+
+def test_a_schedule_gets_stricter_and_its_bonus_fades() -> None:
+    strict, bonus = gradings.scheduled(operations).functions(0)
+    half = [text[: len(text) // 2] + "x" * (len(text) - len(text) // 2) for text in RIGHT]
+    assert [set(pay(strict, half, step)) for step in (0, 49, 50, 100)] == [{1.0}, {1.0}, {0.0}, {0.0}]
+    assert set(pay(strict, RIGHT, 149)) == {1.0}
+    assert [set(pay(bonus, RIGHT, step)) for step in (0, 25, 100, 149)] == [{1.0}, {0.75}, {0.0}, {0.0}]
+    assert set(pay(bonus, half, 0)) == {0.0}
+    assert gradings.scheduled(operations).weights == (1.0, 0.5)

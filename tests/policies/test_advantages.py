@@ -429,8 +429,9 @@ def test_a_format_reward_that_all_have_is_no_advantage():
     success = np.array([0.0] * 20 + [0.0, 1.0] * 10 + [1.0] * 20)
     ids = np.repeat(["never", "half", "always"], 20)
     belief = Beta(np.repeat([0.3, 50, 99.7], 20), np.repeat([99.7, 50, 0.3], 20))
-    got = advantages_of_step(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief, success_R=success)
-    assert got == pytest.approx(0.8 * (success - np.repeat([0, 0.5, 1], 20)), abs=0.15)
+    made = rollouts_of(0.2 + 0.8 * success, ids, belief_R=belief, success_R=success)
+    away = made.rewards_R - batch_advantages(made, "posterior", "none").baseline_R
+    assert away == pytest.approx(0.8 * (success - np.repeat([0, 0.5, 1], 20)), abs=0.02)
     mapped = advantages_of_step(0.2 + 0.8 * success, ids, "posterior", "none", belief_R=belief)
     assert mapped[:20].mean() > 0.1  # taken for success, the format's 0.2 counts as an advantage of hopeless prompts
 

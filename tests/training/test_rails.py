@@ -17,7 +17,7 @@ EARLIER = Sums().plus(SUCCESS, SUCCESS)
 
 
 def step(mean_R, success_R=SUCCESS):
-    """32 rollouts of as many prompts, with firm beliefs about each. Half of them are what the step shows."""
+    """32 rollouts of as many prompts, with firm beliefs about each."""
     mean_R = np.clip(np.asarray(mean_R, dtype=float) * np.ones(len(success_R)), 0.01, 0.99)
     belief_R = ba.Beta(1e4 * mean_R, 1e4 * (1 - mean_R))
     return rollouts_of(success_R, range(len(success_R)), belief_R=belief_R, earlier=EARLIER)
