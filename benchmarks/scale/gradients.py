@@ -50,7 +50,7 @@ class Sketches:
         for layer in model.model.layers.modules():
             if isinstance(layer, torch.nn.Linear) and layer.weight.requires_grad:
                 signs = [torch.randint(2, (size, _SIDE), generator=generator) * 2.0 - 1 for size in layer.weight.shape]
-                layer.register_forward_hook(self._read(*(each / _SIDE**0.5 for each in signs)))
+                layer.register_forward_hook(self._read(*(each.to(model.device) / _SIDE**0.5 for each in signs)))
 
     def _read(self, out: torch.Tensor, into: torch.Tensor) -> Any:
         def forward(_: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
@@ -64,16 +64,18 @@ class Sketches:
 
     def take(self) -> np.ndarray[Any, Any]:
         """The sketches since the last call, shape (B, D)."""
-        taken: np.ndarray[Any, Any] = torch.cat(self.parts, dim=1).numpy()
+        taken: np.ndarray[Any, Any] = torch.cat(self.parts, dim=1).cpu().numpy()
         self.parts.clear()
         return taken
 
 
-def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed: int = 0) -> None:
+def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed: int = 0, upper: float = 1.0) -> None:
     """Writes rewards and lengths, shape (P, S), products of gradients, shape (P S, P S), and kinds, shape (P,)."""
     tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
-    freeze_lower(model)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    if upper < 1.0:
+        freeze_lower(model, upper)
     share_prefill(model)
     sketches = Sketches(model)
     asked = task.asked(task.rows(prompts, seed, without=task.held_out(256)))
@@ -81,7 +83,7 @@ def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed
     rewards, lengths, sketch_R = [], [], []
     for at in range(0, prompts, _AT_ONCE):
         rows = [row for row in asked[at : at + _AT_ONCE] for _ in range(SAMPLES)]
-        read = tokenizer([row["prompt"] for row in rows], return_tensors="pt", padding=True)
+        read = tokenizer([row["prompt"] for row in rows], return_tensors="pt", padding=True).to(model.device)
         with torch.no_grad():
             ids = model.generate(
                 **read, do_sample=True, top_k=0, max_new_tokens=tokens, pad_token_id=tokenizer.pad_token_id
@@ -195,6 +197,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     drawing.add_argument("out", type=Path)
     drawing.add_argument("--prompts", type=int, default=256)
     drawing.add_argument("--seed", type=int, default=0, help="which prompts and completions")
+    drawing.add_argument("--upper", type=float, default=1.0, help="share of the layers that is trained, as in run.py")
     drawing.add_argument("--tokens", type=int, default=6, help="longest completion")
     comparing = actions.add_parser("compare")
     comparing.add_argument("sampled", nargs="+", type=Path, help="files that `sample` wrote with several seeds")
@@ -203,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     if args.action == "sample":
-        sample(args.model, args.out, TASKS["short"], args.prompts, args.tokens, args.seed)
+        sample(args.model, args.out, TASKS["short"], args.prompts, args.tokens, args.seed, args.upper)
     else:
         worlds = [World(**np.load(path)) for path in args.sampled]
         policies = args.policy or [name for name in POLICIES if "cost" not in OPTIONS.get(name, {})]

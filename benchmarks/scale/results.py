@@ -85,14 +85,13 @@ def table(runs: dict[Run, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def tuned(runs: dict[Run, list[dict[str, Any]]], task: str, pool: str) -> dict[str, float]:
-    """The rate of each policy with the highest mean success on the tuning seeds; pools share it where one has none.
+def tuned(runs: dict[Run, list[dict[str, Any]]], task: str) -> dict[str, float]:
+    """The rate of each policy with the highest mean success on the tuning seeds, over all pools.
 
     Only the longest finished runs of a policy count: a long run has a higher mean.
     """
     said = [(dict(which), points) for which, points in runs.items() if points[-1]["step"] == dict(which)["steps"]]
     said = [(job, points) for job, points in said if job["task"] == task and job["seed"] >= TUNING_SEED]
-    said = [(job, points) for job, points in said if job["pool"] == pool] or said
     longest: dict[str, int] = {}
     for job, _ in said:
         longest[job["policy"]] = max(job["steps"], longest.get(job["policy"], 0))
@@ -126,7 +125,7 @@ def compared(runs: dict[Run, list[dict[str, Any]]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
     for task, pool in sorted({(dict(which)["task"], dict(which)["pool"]) for which in runs}):
-        rates = tuned(runs, task, pool)
+        rates = tuned(runs, task)
         of_policy: dict[str, dict[int, list[dict[str, Any]]]] = {}
         for which, points in runs.items():
             job = dict(which)

@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 SEED = 2_000_000  # questions that no run and no measurement begins with
 TOKENS = 6  # of an answer and its end
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def tokens(tokenizer: Any, prompts: Sequence[str], said: Sequence[str]) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def tokens(tokenizer: Any, prompts: Sequence[str], said: Sequence[str]) -> dict[
     labels = rows["input_ids"].masked_fill(rows["attention_mask"] == 0, -100)
     for at, prompt in enumerate(prompts):
         labels[at, : len(tokenizer(prompt)["input_ids"])] = -100
-    return {**rows, "labels": labels}
+    return {name: part.to(DEVICE) for name, part in {**rows, "labels": labels}.items()}
 
 
 def show(model: Any, tokenizer: Any, rows: int = 132) -> None:
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(args.model, padding_side="right")
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=0.0, fused=True)
     tokenizer.save_pretrained(args.out)  # loaders of generation set the side of the padding
     examples = short.rows(args.steps * args.rows, SEED, without=short.held_out(256))
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             prompts.append(row["prompt"] + short.after)
         rows = tokens(tokenizer, prompts, said)
         labels = rows.pop("labels")[:, 1:]
-        # Float32: faster than bfloat16 on a core without AMX (`speed.py`). Logits of the answers only: a fifth of all.
+        # Float32: faster than bfloat16 on a core without AMX. Logits of the answers only: a fifth of all.
         hidden = model.model(**rows).last_hidden_state[:, :-1][labels >= 0]
         loss = torch.nn.functional.cross_entropy(model.lm_head(hidden), labels[labels >= 0])
         loss.backward()

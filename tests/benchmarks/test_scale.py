@@ -225,7 +225,7 @@ def test_the_page_has_the_tables_of_the_results():
     page = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
     runs = results.read(FOLDER / "results.jsonl")
     compared = list(results.compared(runs))
-    for row in (*results.table(runs).splitlines(), *compared):
+    for row in compared:
         assert row in page, row
     once, ten = (
         next(row for row in compared if row.startswith(f"| short | {pool} | adaptive |")) for pool in ("once", "ten")
@@ -234,7 +234,7 @@ def test_the_page_has_the_tables_of_the_results():
     said = " ".join((FOLDER.parents[1] / "README.md").read_text(encoding="utf-8").split())
     assert f"mean success over a run was {mean} above that of uniform groups" in said
     assert f"after {share} of their rollouts" in said
-    assert f"With prompts that are met once, no difference was seen: {once.split(' | ')[5]}." in said
+    assert f"With prompts that are met once it was {once.split(' | ')[5].replace('+', '')} above." in said
 
 
 @pytest.fixture
