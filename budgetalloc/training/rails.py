@@ -22,9 +22,9 @@ REASON = (
     "changes with the step, prompts share a name (prompt_id=), or the beliefs of another run were loaded."
 )
 CHANGED = (
-    "The rewards of all prompts have changed: they are %s what was believed. The baseline follows at once, and the "
-    "beliefs within some steps. A schedule of weights, of bonuses or of strictness does this; otherwise look at the "
-    "rewards."
+    "The rewards of all prompts are %s what was believed, three steps in a row. The baseline follows at once, and the "
+    "beliefs within some steps. This is usual in the first steps, and under a schedule of weights, of bonuses or of "
+    "strictness; otherwise look at the rewards."
 )
 
 
