@@ -259,7 +259,7 @@ def test_every_section_that_is_written_is_on_its_page_once(tmp_path):
         for seed in (0, 1, 100)
     ]
     places = [(page, heading) for page, heading, _ in pages.printed(rows, tmp_path)]  # no file of other runs there
-    assert len(places) == len(set(places)) == 8
+    assert len(places) == len(set(places))
     for page, heading in places:
         assert (pages.ROOT / page).read_text(encoding="utf-8").split("\n").count(heading) == 1, heading
 
