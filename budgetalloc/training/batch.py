@@ -1,6 +1,6 @@
 """The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_list, shown
+from budgetalloc.errors import InputError, check_array
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import Rollouts
 from budgetalloc.training.success_measure import Measure
@@ -34,7 +34,6 @@ class Round:
     prompt_lengths_R: IntArray | None = None
     number: int = 0
     reported: Mapping[str, FloatArray] = field(default_factory=dict)
-    completions_R: Sequence[Hashable] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,6 @@ class Batch:
         reported: What it reported of each name of `cost=`, NaN where it did not (`training.reported_costs`).
         costs_R: Its cost with its share of the prompt's, if costs are learned and have a fixed unit. An expected cost
             stands for one that was not reported.
-        completions_R: A key of its completion, equal for equal completions, if known.
 
     >>> import budgetalloc as ba
     >>> from budgetalloc.training.success import Rule
@@ -95,7 +93,6 @@ class Batch:
     prompt_lengths_R: IntArray | None = None
     reported: Mapping[str, FloatArray] = field(default_factory=dict)
     costs_R: FloatArray | None = None
-    completions_R: Sequence[Hashable] | None = None
 
     def __len__(self) -> int:
         """Number of rollouts."""
@@ -162,7 +159,6 @@ class Batch:
         ids_R = [name for each in rounds for name in each.ids_R]
         success_R = np.concatenate([each.success_R for each in rounds])
         sizes = [len(each.ids_R) for each in rounds]
-        completions = [each.completions_R for each in rounds if each.completions_R is not None]
         prompts = [each.prompt_lengths_R for each in rounds if each.prompt_lengths_R is not None]
         return cls(
             ids_R=ids_R,
@@ -184,7 +180,6 @@ class Batch:
             uniform=step.replaced,
             prompt_lengths_R=np.concatenate(prompts) if prompts else None,
             reported={name: np.concatenate([each.reported[name] for each in rounds]) for name in rounds[0].reported},
-            completions_R=[key for part in completions for key in part] if len(completions) == len(rounds) else None,
         )
 
 
@@ -210,7 +205,6 @@ def check_rows(
     scores_RF: ArrayLike,
     lengths_R: ArrayLike,
     names: Sequence[str],
-    completions_R: Sequence[Hashable] | None = None,
 ) -> tuple[FloatArray, IntArray]:
     """The rewards, shape (R, F), and lengths, shape (R,), of rollouts.
 
@@ -219,10 +213,9 @@ def check_rows(
         scores_RF: Its reward by each of `names`, shape (R, F), or (R,) if there is one reward.
         lengths_R: Its length in tokens.
         names: The names of the rewards.
-        completions_R: A key of its completion, or None.
 
     Raises:
-        InputError: the numbers of rows differ, a value is not a number, or keys cannot be compared.
+        InputError: the numbers of rows differ, or a value is not a number.
     """
     rows = len(ids_R)
     scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
@@ -232,11 +225,4 @@ def check_rows(
             f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
             f"{list(names)}: give a row for each rollout."
         )
-    if completions_R is not None:
-        keys = check_list("completions_R", completions_R, "a key for each rollout, such as its text")
-        if len(keys) != rows or not all(issubclass(kind, Hashable) for kind in set(map(type, keys))):
-            raise InputError(
-                f"completions_R={shown(completions_R)}: give a str, an int or a tuple of them for each of the {rows} "
-                "rollouts."
-            )
     return scores.reshape(rows, len(names)), lengths

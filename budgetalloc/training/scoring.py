@@ -14,7 +14,6 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
 from budgetalloc.training.batch import Batch
-from budgetalloc.training.judges.alarm import JudgeAlarm
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.reward_range import Range, RewardRange
 from budgetalloc.training.success import BoolArray, Returned, Rule, Success, chosen, in_words, rule_of_argument
@@ -62,7 +61,6 @@ class Scoring:
         self._returned = Returned.none(len(self.names))
         self._rollouts = 0
         self._warned: set[str] = set()
-        self._judges = JudgeAlarm(self.names, self.weights, self.quiet)
         self._first_weights = tuple(self.weights)
 
     def follow(self, names: Sequence[str], weights: Sequence[float]) -> None:
@@ -89,7 +87,6 @@ class Scoring:
             }
             self.names, self.rule, self._returned = tuple(names), rule, Returned(**flags)
             self._first_weights = tuple(weights)
-            self._judges = JudgeAlarm(self.names, weights, self.quiet)
         if list(weights) != list(self.weights):  # other totals say nothing about those to come
             self.weights, self.sums = list(weights), Sums(within=self.sums.within, pairs=self.sums.pairs)
 
@@ -124,12 +121,8 @@ class Scoring:
         return (self.total if self.rule == Rule() else self.range).range is not None
 
     def look(self, batch: Batch) -> dict[str, float]:
-        """Checks a finished step's advantages (`rails`) and reward functions (`judges`), and returns their metrics."""
-        metrics = {} if self.rails is None else self.rails.look(batch.rollouts())
-        fresh = np.flatnonzero(~batch.hinted_R)  # a hint changes the prompt
-        keys = None if batch.completions_R is None else [batch.completions_R[at] for at in fresh.tolist()]
-        ids = [batch.ids_R[at] for at in fresh.tolist()]
-        return metrics | self._judges.look(ids, batch.group_R[fresh], batch.scores_RF[fresh], keys)
+        """Checks a finished step's advantages (`rails`), and returns the metrics of that."""
+        return {} if self.rails is None else self.rails.look(batch.rollouts())
 
     def learn(self, measure: Measure, rewards_R: FloatArray, scores_RF: FloatArray, sums: Sums, policy: Policy) -> None:
         """Learns from all rounds of a finished step. If the range changes, beliefs and memory are rescaled."""

@@ -219,7 +219,6 @@ class Session:
         rewards_R: FloatArray | None = None,
         prompt_lengths_R: IntArray | None = None,
         costs_R: Mapping[str, Sequence[Any] | ArrayLike] | ArrayLike | None = None,
-        completions_R: Sequence[Hashable] | None = None,
     ) -> None:
         """Records rollouts that were requested, in one call or several. Leave out rollouts that failed.
 
@@ -231,7 +230,6 @@ class Session:
             prompt_lengths_R: The length of its prompt in tokens, if costs are learned; by default 0.
             costs_R: What it reported, by the names of `cost=`, such as {"turns": [3, None]}; NaN or None for nothing.
                 If `cost=` has one name besides "tokens", its column is enough.
-            completions_R: A key of its completion, equal for equal completions, for the alarm about noisy judges.
 
         Raises:
             InputError: the numbers of rows differ, a value is not a number, a prompt is not of this step, a prompt has
@@ -239,12 +237,12 @@ class Session:
         """
         with self._alone("observe()"):
             step = self.step
-            scores, lengths = check_rows(ids_R, scores_RF, lengths_R, self.scoring.names, completions_R)
+            scores, lengths = check_rows(ids_R, scores_RF, lengths_R, self.scoring.names)
             reported = self.costs.columns(costs_R, len(ids_R))
             rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = self._open.measure or self.scoring.measure(rewards_R, scores)
             success_R = measure.success(rewards_R, scores)
-            columns = lengths, step.hinted, prompt_lengths_R, step.round, reported, completions_R
+            columns = lengths, step.hinted, prompt_lengths_R, step.round, reported
             made = Round(list(ids_R), rewards_R, scores, success_R, *columns)
             step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
             self._open.add(made, measure)

@@ -28,7 +28,6 @@ class Scored(NamedTuple):
     rewards_R: FloatArray
     prompt_lengths_R: IntArray | None
     costs_R: dict[str, list[Any]] | None
-    completions_R: list[int]
 
 
 def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, dict[str, Any]]:
@@ -49,12 +48,11 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
         # Added only here: an environment's reset() gets the columns of its row, and may not accept this one.
         grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
         rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
-        # Lengths and keys together, because each exchange waits; hashes of integers are the same in all processes.
-        known = [(len(ids), hash(tuple(ids))) for ids in completion_ids_list]
-        known_R2 = trainer.accelerator.gather(torch.tensor(known, device=rewards.device))[:wanted].cpu().numpy()
+        lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
+        lengths_R = trainer.accelerator.gather(lengths)[:wanted].cpu().numpy()
         # TRL gathered the rewards already, in the same order.
         reported = gather(trainer.accelerator, reports(trainer, names, grouped, completions))[:wanted] if names else []
-        scored.append((rewards[:wanted], known_R2, reported))
+        scored.append((rewards[:wanted], lengths_R, reported))
         rewards = rewards.clone()
         rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
         return rewards
@@ -73,7 +71,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     if not scored:
         raise RuntimeError("TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step.")
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
-    rewards_per_func, known_R2, reported = scored[-1]
+    rewards_per_func, lengths_R, reported = scored[-1]
     prompt_lengths_R = None
     if training.session.costs.price is not None:
         prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
@@ -81,8 +79,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     scores_RF = rewards_per_func.cpu().double().numpy()
     costs_R = {name: [row[at] for row in reported] for at, name in enumerate(names)} if names else None
     rewards_R = total_rewards(trainer, rewards_per_func)
-    lengths_R, keys_R = known_R2[:, 0], known_R2[:, 1].tolist()
-    return Scored(scores_RF, lengths_R, rewards_R, prompt_lengths_R, costs_R, keys_R), output
+    return Scored(scores_RF, lengths_R, rewards_R, prompt_lengths_R, costs_R), output
 
 
 def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:

@@ -25,13 +25,12 @@ import numpy as np
 import pandas as pd
 from IPython.display import display
 from matplotlib import pyplot as plt
+from scipy.special import comb
 
 import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.logs.reader import open_log, read_all
 from budgetalloc.offline.comparison import compare
-from budgetalloc.offline.drift import discount, drift
-from budgetalloc.offline.offpolicy import mixed_within
 from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.report import measure
 
@@ -101,7 +100,12 @@ waste = measure([ledger])
 print({kind: round(share, 3) for kind, share in waste.shares().items() if share})
 rows = pd.DataFrame(waste.over_time(30))
 LAG = 2 if SMALL else 8
-table = pd.DataFrame(drift(ledger, lag=LAG)).set_index("visit")
+rollouts = pd.DataFrame({"visit": ledger.step_R, "prompt": ledger.ids_R, "reward": ledger.rewards_R})
+groups = rollouts.groupby(["prompt", "visit"])["reward"].agg(["sum", "size", "mean", "var"])
+groups["noise"] = groups["var"] / groups["size"]  # variance of a group's mean
+before = groups.groupby("prompt")[["mean", "noise"]].shift(LAG)
+changes = pd.DataFrame({"change": groups["mean"] - before["mean"], "noise": groups["noise"] + before["noise"]}).dropna()
+table = changes.groupby("visit").agg(prompts=("change", "size"), spread=("change", "var"), noise=("noise", "mean"))
 table = table[table["prompts"] >= table["prompts"].max() / 4]  # the last visits are of few prompts
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
 middle = (rows["first"] + rows["last"]) / 2
@@ -110,28 +114,37 @@ for kind, color, label in (("mixed", "C0", "mixed"), ("all_fail", "C2", "all fai
 left.plot(middle, rows["reward"], color="black", linestyle=":", label="mean reward")
 left.set(xlabel="visit of each prompt", ylabel="share of rollouts", ylim=(0, 1), title="Groups by what they showed")
 left.legend(loc="upper center", ncols=4, fontsize=9, columnspacing=1, handlelength=1.5)
-right.plot(table.index, table["sd"], color="C0", label="true change (noise taken out)")
-right.plot(table.index, table["noise"], color="0.6", label=f"noise of two groups of {GROUP}")
+right.plot(
+    table.index,
+    (table["spread"] - table["noise"]).clip(lower=0) ** 0.5,
+    color="C0",
+    label="true change (noise taken out)",
+)
+right.plot(table.index, table["noise"] ** 0.5, color="0.6", label=f"noise of two groups of {GROUP}")
 right.set(xlabel="visit of each prompt", ylabel="standard deviation over prompts", ylim=(0, 0.25))
 right.set_title(f"Change of a prompt's rate since {LAG} visits before")
 right.legend(loc="upper right")
 plt.show()
-print(f"The discount a visit that follows this drift best: {discount(ledger):.2f}")
 
 # %% [markdown]
 # About half of the rollouts were in groups that gave no gradient. While the model learns, groups that all fail are
 # replaced by groups that all pass: the kind of waste changes, the amount does not. Even over eight visits the rate of a
-# prompt moves less than the noise of the two groups that measure it, so a belief should use many visits: the discount
-# is high, unlike in the made-up world of notebook 02.
+# prompt moves less than the noise of the two groups that measure it, so a belief should use many visits, unlike in
+# the made-up world of notebook 02.
 #
 # ## What the log shows without a model
 #
 # From a group of 8, the chance that a *smaller* group of m would have been mixed has an unbiased estimate, the mean
 # over all sub-samples (Hoeffding 1948). This picture involves no policy and no belief:
 
+
 # %%
-rollouts = pd.DataFrame({"step": ledger.step_R, "prompt": ledger.ids_R, "reward": ledger.rewards_R})
-groups = rollouts.groupby(["step", "prompt"])["reward"].agg(["sum", "size"])
+def mixed_within(passed_G, n_G, m):
+    """The share of mixed groups among all sub-samples of m rollouts of each group, NaN for groups of fewer."""
+    same_G = comb(passed_G, m) + comb(n_G - passed_G, m)
+    return 1 - np.divide(same_G, comb(n_G, m), out=np.full(len(n_G), np.nan), where=n_G >= m)
+
+
 passed_G, n_G = groups["sum"].round().to_numpy(), groups["size"].to_numpy()
 sizes = np.arange(2, GROUP + 1)
 mixed_M = np.array([np.nanmean(mixed_within(passed_G, n_G, m)) for m in sizes])
@@ -272,6 +285,3 @@ dots(among, "Among four times the batch")
 #   has too few rewards: with many candidates, a policy requests the same prompts again before the log has new rewards.
 # - *Learning does not react.* Whatever a policy chose, the next visit has the rewards of the logged run. Which policy
 #   trains best is another question, and the number of mixed groups does not answer it: notebook 05.
-#
-# For a log that was made with *uneven* counts of known probabilities there are estimators without any model or with a
-# model that may be wrong: `budgetalloc.offline.offpolicy` (Horvitz-Thompson, self-normalised, doubly robust).

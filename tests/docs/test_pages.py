@@ -108,7 +108,6 @@ def logged_keys():
     keys |= set(of_advantages(np.array([1.0, -1.0])))
     keys |= set(of_lost(Beta([1.0], [1.0]), Beta([1.0], [1.0])))
     keys.add("cost/at_bound")  # tests/training/test_costs.py
-    keys |= {f"judge/NAME/{fault}" for fault in ("dead", "drift", "disagree", "difference")}  # in training/judges
     keys |= set(CostBudget(1.0).described()) | {"cost/mean", "cost/missing"}
     keys |= {f"mixture/{key}/DOMAIN" for rule in ("learn", "sec") for key in rule_of(rule, 2).described()}
     keys |= {

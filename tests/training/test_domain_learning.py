@@ -30,14 +30,13 @@ def session_of(mixture="learn", policy="adaptive", **given):
 
 
 def steps(session, world, count, ids=(), rollouts=128):
-    """The prompts and the metrics of these steps, without those of `judges`, which begin anew after a load."""
+    """The prompts and the metrics of these steps."""
     run = []
     for _ in range(count):
         session.begin(list(ids), rollouts, 8)
         ids_R = session.request()
         session.observe(ids_R, world(ids_R), np.ones(len(ids_R)))
-        metrics = {key: value for key, value in session.end().metrics.items() if not key.startswith("judge/")}
-        run.append((sorted(ids_R), metrics))
+        run.append((sorted(ids_R), session.end().metrics))
     return run
 
 
