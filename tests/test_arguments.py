@@ -198,7 +198,7 @@ ROWS = [
     row(ba.Beta.all_fail, of=lambda: BELIEF, counts_N=[0, 1, 2]),
     row(ba.Point.moment, of=lambda: ba.Point([0.5]), i=1, j=2),
     row(ba.Point.all_pass, of=lambda: ba.Point([0.5]), counts_N=[0, 1, 2]),
-    row(ba.BetaEstimator, discount=0.9, idle=0.9, drift=True),
+    row(ba.BetaEstimator, discount=0.9, idle=0.9),
     row(ba.BetaEstimator.observe, of=ba.BetaEstimator, ids_R=IDS, success_R=REWARDS),
     row(ba.BetaEstimator.belief, of=ba.BetaEstimator, ids_P=IDS),
     row(ba.BetaEstimator.cold, of=ba.BetaEstimator, ids_P=IDS),

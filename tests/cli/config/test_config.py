@@ -152,8 +152,8 @@ def test_a_file_that_is_no_text_is_an_input_error(tmp_path):
         Config.read(tmp_path / "x.yaml")
 
 
-numbers = {"discount": st.floats(0, 1), "idle": st.floats(0.01, 1), "drift": st.booleans()}
-numbers |= {"prior": st.just("pool") | st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=2)}
+numbers = {"discount": st.floats(0, 1), "idle": st.floats(0.01, 1)}
+numbers |= {"prior": st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=2)}
 texts = st.none() | st.text(max_size=20)
 
 
@@ -163,8 +163,6 @@ def files(draw):
     name = draw(st.sampled_from(READABLE))
     known = [key for key in method_of(name).defaults() if key in ESTIMATOR]
     chosen = draw(st.lists(st.sampled_from(known), unique=True)) if known else []
-    if name == "cero":  # whose prior is not learned
-        chosen = [key for key in chosen if key != "prior"]
     quantum = draw(st.integers(1, 4))
     content = {"policy": {"name": name, "seed": draw(st.integers(0, 2**40))}}
     content |= {"estimator": {key: draw(numbers[key]) for key in chosen}} if chosen else {}
