@@ -110,11 +110,8 @@ def logged_keys():
     keys.add("cost/at_bound")  # tests/training/test_costs.py
     keys |= {f"judge/NAME/{fault}" for fault in ("dead", "drift", "disagree", "difference")}  # in training/judges
     keys |= set(CostBudget(1.0).described()) | {"cost/mean", "cost/missing"}
-    keys |= {f"mixture/{key}/DOMAIN" for rule in ("learn", "sec") for key in rule_of(rule, 2).described()}
-    keys |= {
-        "mixture/unknown",
-        "transfer/I/J",
-    }  # tests/training/test_domain_learning.py, policies/test_mixture_state.py
+    keys |= {f"mixture/{key}/DOMAIN" for rule in ("learn", "adept") for key in rule_of(rule, 2).described()}
+    keys.add("mixture/unknown")  # tests/training/test_domain_learning.py
     keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}

@@ -241,8 +241,8 @@ def test_quotas_are_read_checked_and_shown():
     given = config.callback_arguments(256)
     assert (given["domain"], given["quotas"]) == ("subject", {"math": (0.3, 0.5), "code": (0.0, 1.0)})
     assert Config.parse(written(config.as_dict())) == config
-    mixed = Config.parse("callback:\n  domain: subject\n  mixture: {rule: sec, probe: 0.1}")
-    assert mixed.callback_arguments(256)["mixture"] == {"rule": "sec", "probe": 0.1}
+    mixed = Config.parse("callback:\n  domain: subject\n  mixture: {rule: adept, probe: 0.1}")
+    assert mixed.callback_arguments(256)["mixture"] == {"rule": "adept", "probe": 0.1}
     assert Config.parse(written(mixed.as_dict())) == mixed
     for text, said in [
         (
