@@ -67,9 +67,9 @@ def test_the_first_block_of_getting_started_is_the_first_run():
 
 def test_getting_started_installs_the_tested_versions():
     commands = [line.strip() for line in text_of("start.md").splitlines() if line.startswith("    pip install")]
-    tested = [command for command in commands if "-c constraints.txt" in command]
-    assert [command.split("constraints.txt ")[1].split()[0] for command in tested] == ["torch", "'.[trl]'"]
-    pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    tested = [command for command in commands if "-c constraints/tested.txt" in command]
+    assert [command.split("constraints/tested.txt ")[1].split()[0] for command in tested] == ["torch", "'.[trl]'"]
+    pinned = {line.split("==")[0] for line in (ROOT / "constraints/tested.txt").read_text().splitlines() if "==" in line}
     assert {"torch", "trl", "transformers"} <= pinned
     for page in ("docs/cli.md", "integrations/README.md", "integrations/trl/README.md"):
         assert "start.md#install)" in (ROOT / page).read_text(encoding="utf-8"), page
