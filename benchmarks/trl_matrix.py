@@ -21,8 +21,8 @@ VERSIONS = ("1.14.2", "1.15.0", "1.16.0")  # the last release of each minor
 
 
 def pins(name: str) -> dict[str, str]:
-    """Package: its version, of a constraints file; none where there is no such file."""
-    path = ROOT / name
+    """Package: its version, of a file in constraints/; none where there is no such file."""
+    path = ROOT / "constraints" / name
     lines = path.read_text().splitlines() if path.exists() else []
     return dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
 
@@ -30,9 +30,9 @@ def pins(name: str) -> dict[str, str]:
 def environment(version: str) -> Path:
     """The environment of a version, made anew if its constraints or budgetalloc's dependencies have changed."""
     folder = ROOT / f".venv-trl-{version}"
-    more = pins(f"constraints-trl-{version}.txt")
+    more = pins(f"trl-{version}.txt")
     inside = version in VERSIONS  # else outside of the range that pip would install with us
-    every = pins("constraints.txt") | more | ({"trl": version} if inside else {})
+    every = pins("tested.txt") | more | ({"trl": version} if inside else {})
     constraints = "".join(f"{name}=={pin}\n" for name, pin in every.items())
     wanted = constraints + (ROOT / "pyproject.toml").read_text()
     installed, file = folder / "installed", folder / "constraints.txt"

@@ -23,7 +23,7 @@ from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
 from budgetalloc.policies import bounds, downselect, growing_groups, hints, mixture
-from budgetalloc.policies.costs import bandits, pacing, tokens, trees
+from budgetalloc.policies.costs import pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
 from budgetalloc.policies.published.in_rounds import dars, xrpo
@@ -170,10 +170,6 @@ def _memory(columns: Any, numbers: Any) -> None:
     memory.tick()
 
 
-def two_arms() -> bandits.SlidingWindowUCB:
-    return bandits.SlidingWindowUCB([1, 2])
-
-
 def begin(policy: ba.Policy, ids_P: Any, budget: Any, costs_P: Any, domains_P: Any) -> None:
     policy.begin(ids_P, budget, costs_P, domains_P).request()
 
@@ -198,7 +194,7 @@ ROWS = [
     row(ba.Beta.all_fail, of=lambda: BELIEF, counts_N=[0, 1, 2]),
     row(ba.Point.moment, of=lambda: ba.Point([0.5]), i=1, j=2),
     row(ba.Point.all_pass, of=lambda: ba.Point([0.5]), counts_N=[0, 1, 2]),
-    row(ba.BetaEstimator, discount=0.9, idle=0.9, drift=True),
+    row(ba.BetaEstimator, discount=0.9, idle=0.9),
     row(ba.BetaEstimator.observe, of=ba.BetaEstimator, ids_R=IDS, success_R=REWARDS),
     row(ba.BetaEstimator.belief, of=ba.BetaEstimator, ids_P=IDS),
     row(ba.BetaEstimator.cold, of=ba.BetaEstimator, ids_P=IDS),
@@ -322,9 +318,6 @@ ROWS = [
         quotas={"a": (0.2, 0.9)},
         mixture="learn",
     ),
-    row(bandits.SlidingWindowUCB, arms=[1, 2]),
-    row(bandits.SlidingWindowUCB.observe, of=two_arms, arm=1, reward=0.5),
-    row(bandits.SlidingWindowUCB.load_state_dict, of=two_arms, state=two_arms().state_dict()),
     # offline
     row(
         comparison.comparisons,
@@ -402,8 +395,6 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "phases": {"parts": [[], [(1, 0.0)]]},
     "DualPrice": {"price": [-1, 5], "rate": [0], "most": [0]},
     "DualPrice.after": {"used": [-1], "target": [0]},
-    "SlidingWindowUCB": {"arms": [[], [1, 1]], "window": [0], "xi": [-1], "bound": [2]},
-    "SlidingWindowUCB.observe": {"arm": [3], "reward": [1.5, NAN]},
     "comparisons": {
         "policies": [{}],
         "budget": [0],

@@ -92,7 +92,6 @@ def estimators(world: World) -> dict[str, Callable[[], Estimator]]:
     return {
         "adaptive()": lambda: ba.BetaEstimator(prior=(0.3, 0.3), idle=0.98),
         "VADE's": lambda: ba.BetaEstimator(discount=0.2, idle=0.999),
-        "pool, discount 0.9, drift": lambda: ba.BetaEstimator(prior="pool", discount=0.9, drift=True),
         "tracking": ba.TrackingEstimator,
         "tracking, text": lambda: ba.TrackingEstimator(text),
     }

@@ -114,8 +114,6 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "slow half": (lambda seed: ba.adaptive(seed=seed), _static(1, 4, 1, 1, 1)),
     "two thirds to d": (lambda seed: ba.adaptive(seed=seed), _static(4, 4, 2, 2, 0.25)),
     "proportional": (lambda seed: ba.adaptive(seed=seed), _static(*SIZES.values())),
-    "mixture sec": (lambda seed: ba.adaptive(seed=seed), {"domain": "domain", "mixture": "sec"}),
-    "mixture dump": (lambda seed: ba.adaptive(seed=seed), {"domain": "domain", "mixture": "dump"}),
     "sec": (lambda seed: policies.sec(domain_of=environment, seed=seed), {}),
     "dump": (lambda seed: policies.dump(domain_of=environment, seed=seed), {}),
     "pac": (lambda seed: policies.pac(domain_of=environment, seed=seed), {}),

@@ -162,8 +162,6 @@ def estimators(prompts: Prompts) -> dict[str, Callable[[], Estimator | Rival]]:
         "VADE's: discount 0.2, idle 0.999": lambda: ba.BetaEstimator(discount=0.2, idle=0.999),
         "MoPPS's: discount 0.5": lambda: ba.BetaEstimator(prior=(1, 1), discount=0.5),
         "BOTS's, without anchors: 0.8 a step": lambda: ba.BetaEstimator(prior=(1, 1), discount=0.8, idle=0.8),
-        "pool, discount 0.9": lambda: ba.BetaEstimator(prior="pool", discount=0.9),
-        "pool, discount 0.9, drift": lambda: ba.BetaEstimator(prior="pool", discount=0.9, drift=True),
         "tracking": ba.TrackingEstimator,
         "tracking, text": lambda: ba.TrackingEstimator(text),
         "tracking, texts shuffled": lambda: ba.TrackingEstimator(shuffled),

@@ -38,8 +38,6 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], bool]] = {
     "uniform over all on offer": (lambda seed: ba.uniform(seed=seed), False),
     "knapsack, posterior": (lambda seed: ba.knapsack(seed=seed), False),
     "knapsack, mean": (lambda seed: ba.knapsack(belief="mean", seed=seed), False),
-    "knapsack, pool": (lambda seed: ba.knapsack(prior="pool", seed=seed), False),
-    "knapsack, pool, drift": (lambda seed: ba.knapsack(prior="pool", drift=True, seed=seed), False),
 }
 RIVALS |= {
     method.name: (lambda seed, method=method: method.build(seed=seed), False)

@@ -2,27 +2,25 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.cold_start import KEPT, with_first_visit_prior
-from budgetalloc.beliefs.empirical_bayes import Drift, moved_evidence, pooled_prior
-from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
+from budgetalloc.beliefs.graded_success import rescaled, spread
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.interface import Estimator, summed
 from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.saved_evidence import read_evidence
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_flag, check_number, is_number, shown
+from budgetalloc.errors import InputError, check_number, is_number, shown
 
 __all__ = ["STATE_VERSION", "BetaEstimator"]
 
 STATE_VERSION = 2
-_START = (0.5, 0.5)  # prior="pool" before the first rewards
 
 
 class BetaEstimator(Estimator):
@@ -38,16 +36,12 @@ class BetaEstimator(Estimator):
     over successes u. It is the variance of the successes as a share of p(1-p). The prior counts as successes of 0
     and 1.
 
-    Each `tick` can learn two quantities from the rewards of all prompts (`benchmarks/learning/predict.py` compares
-    their predictions): the prior (empirical Bayes) and the drift, by which the log-odds of all prompts rise per step.
+    Prompts share nothing here. `TrackingEstimator` learns what they have in common.
 
     Args:
-        prior: Pseudo-successes and pseudo-failures of an unseen prompt, both positive. Or "pool": the Beta with the
-            mean and variance of the believed rates of all seen prompts, (0.5, 0.5) at the start.
+        prior: Pseudo-successes and pseudo-failures of an unseen prompt, both positive.
         discount: Share of the evidence kept at a visit, in [0, 1].
         idle: Share of the evidence kept at a step without a visit, in (0, 1].
-        drift: Whether to learn the drift and move beliefs by it. After a rise by d log-odds since a visit, a failure at
-            that visit counts as exp(-d). After a fall by d, a success does. The pool's prior then moves too.
 
     Raises:
         InputError: a parameter out of range; ids and successes of different lengths; a success outside [0, 1].
@@ -60,36 +54,18 @@ class BetaEstimator(Estimator):
     (array([3.7, 0.5]), array([1.9, 0.5]))
     >>> estimator.cold(["a", "b"])
     array([False,  True])
-
-    >>> pool = BetaEstimator(prior="pool", discount=0.9, drift=True)
-    >>> for passed in (2, 3, 4):  # of 8, in each of 200 prompts
-    ...     pool.observe(np.repeat(np.arange(200), 8), np.tile(np.arange(8) < passed, 200)); pool.tick()
-    >>> pool.belief([0, "new"]).mean.round(2)  # an unseen prompt has the pool's mean, not 0.5
-    array([0.39, 0.38])
     """
 
-    def __init__(
-        self,
-        *,
-        prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
-        discount: float = 1.0,
-        idle: float = 1.0,
-        drift: bool = False,
-    ) -> None:
-        pooled = isinstance(prior, str)
-        if prior != "pool" if pooled else not _is_pair(prior):
-            raise InputError(
-                f'prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5), or "pool" to learn them.'
-            )
-        self.prior: tuple[float, float] | Literal["pool"] = "pool" if pooled else (float(prior[0]), float(prior[1]))
+    def __init__(self, *, prior: tuple[float, float] = (0.5, 0.5), discount: float = 1.0, idle: float = 1.0) -> None:
+        if not _is_pair(prior):
+            raise InputError(f"prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5).")
+        self.prior = (float(prior[0]), float(prior[1]))
         self.discount = check_number("discount", discount, 0, 1)
         self.idle = check_number("idle", idle, 0, 1, without=(0,))
-        self.drift = check_flag("drift", drift)
         self.step = 0
         self.first_visits = (0.0, 0.0)  # discounted successes and rollouts, for `with_first_visit_prior`
         self._seen_before = 0  # prompts seen before the current step; later prompts are on their first visit
-        self.prior_now = _START if self.prior == "pool" else self.prior  # used in the current step
-        self._drift = Drift() if drift else None
+        self.prior_now = self.prior
         self._index = Index()
         self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
         self._failures_P: FloatArray = np.zeros(0)
@@ -97,8 +73,7 @@ class BetaEstimator(Estimator):
         self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit, -1 before the first
 
     def __repr__(self) -> str:
-        drift = ", drift=True" if self.drift else ""
-        return f"BetaEstimator(prior={self.prior!r}, discount={self.discount}, idle={self.idle}{drift})"
+        return f"BetaEstimator(prior={self.prior!r}, discount={self.discount}, idle={self.idle})"
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
@@ -135,13 +110,8 @@ class BetaEstimator(Estimator):
             belief_R, self.prior_now, cold_R, success_R, group_R, self.first_visits, prior_share
         )
 
-    def _beliefs(self, at_P: IntArray) -> Beta:
-        """The beliefs in these rows."""
-        successes_P, failures_P, _ = self._carried(at_P)
-        return Beta(self.prior_now[0] + successes_P, self.prior_now[1] + failures_P)
-
     def _carried(self, at_P: IntArray | slice, share: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A share of the successes, failures and sums of u(1-u) in these rows, after idle steps and drift."""
+        """A share of the successes, failures and sums of u(1-u) in these rows, after idle steps."""
         successes_P, failures_P, graded_P = self._successes_P[at_P], self._failures_P[at_P], self._graded_P[at_P]
         if self.idle < 1:
             # The step of the visit and the current step are not idle steps.
@@ -154,10 +124,7 @@ class BetaEstimator(Estimator):
             successes_P, failures_P, graded_P = successes_P * kept_P, failures_P * kept_P, graded_P * kept_P
         elif share < 1:
             successes_P, failures_P, graded_P = successes_P * share, failures_P * share, graded_P * share
-        if self._drift is None:
-            return successes_P, failures_P, graded_P
-        moved = moved_evidence(successes_P, failures_P, self._drift.moved(at_P))
-        return *moved, moved_graded_sums(graded_P, (successes_P, failures_P), moved)
+        return successes_P, failures_P, graded_P
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
         """Adds successes, one per rollout, to the current step. NaN and None are no evidence. `tick` ends the step.
@@ -176,14 +143,8 @@ class BetaEstimator(Estimator):
             with_room(values_P, len(self)) for values_P in (self._successes_P, self._failures_P, self._graded_P)
         )
         self._last_P = with_room(self._last_P, len(self), -1)
-        if self._drift is not None:
-            self._drift.reserve(len(self))
         returning = at_P[self._last_P[at_P] < self.step]
         carried_successes, carried_failures, carried_graded = self._carried(returning, self.discount)
-        if self._drift is not None:
-            gap_P = np.where(self._last_P[returning] >= 0, self.step - self._last_P[returning], 0)
-            self._drift.open(returning, gap_P, self._beliefs(returning).mean)
-            self._drift.add(at_P, successes_P, trials_P)
         self._successes_P[returning], self._failures_P[returning] = carried_successes, carried_failures
         self._graded_P[returning] = carried_graded
         self._last_P[at_P] = self.step
@@ -192,26 +153,19 @@ class BetaEstimator(Estimator):
         self._graded_P[at_P] += graded_P
 
     def tick(self) -> None:
-        """Ends the current step.
-
-        With `drift` or `prior="pool"`, the time is proportional to the number of prompts seen.
-        """
-        if self._drift is not None:
-            self._drift.end_step(np.flatnonzero(self._last_P == self.step))
+        """Ends the current step."""
         if self._seen_before < len(self):
             first = slice(self._seen_before, len(self))
             successes = KEPT * self.first_visits[0] + math.fsum(self._successes_P[first])
             failures = KEPT * (self.first_visits[1] - self.first_visits[0]) + math.fsum(self._failures_P[first])
             self.first_visits, self._seen_before = (successes, successes + failures), len(self)
         self.step += 1
-        if self.prior == "pool":
-            self.prior_now = pooled_prior(self._beliefs(np.arange(len(self))), _START)
 
     def rescale(self, scale: float, shift: float) -> None:
         """Rescales all evidence as if each success u had been scale u + shift. Call it between steps.
 
-        A learned range of rewards needs this when it changes. The result is exact if all new successes lie in [0, 1]
-        and nothing has drifted. Successes outside are clipped (`graded_success.rescaled`). A fixed prior stays.
+        A learned range of rewards needs this when it changes. The result is exact if all new successes lie in [0, 1].
+        Successes outside are clipped (`graded_success.rescaled`). The prior stays.
 
         Args:
             scale: Positive: (old high - old low) / (new high - new low).
@@ -227,17 +181,11 @@ class BetaEstimator(Estimator):
         self._successes_P, self._failures_P, self._graded_P = evidence
         trials = self.first_visits[1]
         self.first_visits = (min(max(scale * self.first_visits[0] + shift * trials, 0.0), trials), trials)
-        if self.prior == "pool":
-            mass = sum(self.prior_now)
-            mean = min(max(scale * self.prior_now[0] / mass + shift, 1e-6), 1 - 1e-6)
-            self.prior_now = (mass * mean, mass * (1 - mean))
-        if self._drift is not None:
-            self._drift.rescale(scale, shift)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, without settings. `load_state_dict` restores it to the bit."""
         n = len(self)
-        state = {
+        return {
             "version": STATE_VERSION,
             "step": self.step,
             "ids": self.ids(),
@@ -247,27 +195,18 @@ class BetaEstimator(Estimator):
             "earned": list(self.first_visits),
             "met": self._seen_before,
         }
-        if self.prior == "pool":
-            state["prior"] = list(self.prior_now)
-        if self._drift is not None:
-            state |= self._drift.state_dict(n)
-        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces what was learned by a saved state. A state without a learned prior or drift restarts their learning.
+        """Replaces what was learned by a saved state.
 
         Raises:
             StateError: the state does not fit. Nothing has changed then.
         """
-        saved = read_evidence(state, STATE_VERSION, _START)
-        if self._drift is not None:
-            self._drift = Drift.from_state(state, len(saved["ids"]))
+        saved = read_evidence(state, STATE_VERSION)
         self.step, self._seen_before, self.first_visits = saved["step"], saved["met"], saved["earned"]
         self._index = Index(saved["ids"])
         self._successes_P, self._failures_P = saved["evidence"].T.copy()
         self._graded_P, self._last_P = saved["graded"], saved["last"]
-        if self.prior == "pool":
-            self.prior_now = saved["prior"]
 
 
 def _is_pair(prior: Any) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_number
 
-__all__ = ["moved_graded_sums", "rescaled", "spread"]
+__all__ = ["rescaled", "spread"]
 
 
 def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> FloatArray:
@@ -24,14 +24,6 @@ def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> Flo
     alpha_K, beta_K = alpha_P[at_K], beta_P[at_K]
     spread_P[at_K] = np.clip(1.0 - graded_P[at_K] * (alpha_K + beta_K) / (alpha_K * beta_K), 0.0, 1.0)
     return spread_P
-
-
-def moved_graded_sums(
-    graded_P: FloatArray, before: tuple[FloatArray, ...], after: tuple[FloatArray, ...]
-) -> FloatArray:
-    """Sums of u(1-u) with the same share of n p(1-p) after (successes, failures) changed from `before` to `after`."""
-    before_P, after_P = (s_P * f_P / np.maximum(s_P + f_P, 1e-300) for s_P, f_P in (before, after))
-    return graded_P * np.divide(after_P, before_P, out=np.zeros_like(after_P), where=before_P > 0)
 
 
 def rescaled(

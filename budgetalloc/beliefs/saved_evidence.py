@@ -11,13 +11,12 @@ from budgetalloc.errors import StateError, check_array, check_integer, shown
 __all__ = ["read_evidence"]
 
 
-def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, float]) -> dict[str, Any]:
+def read_evidence(state: dict[str, Any], expected: int) -> dict[str, Any]:
     """The entries of a state, by their keys, as new arrays. Raises `StateError` if one is missing or inconsistent.
 
     Args:
         state: The result of `BetaEstimator.state_dict()`.
         expected: The version that the state must have.
-        start: The prior if the state has no learned one.
     """
     check_state(state)
     missing = {"version", "step", "ids", "evidence", "graded", "last", "earned", "met"} - set(state)
@@ -39,7 +38,6 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         last = last.astype(np.int64).reshape(-1)
         step, count = (check_integer(name, _plain(state[name]), 0) for name in ("step", "met"))
         first = check_array("earned", state["earned"], "successes and rollouts").reshape(2)
-        prior = check_array("prior", state.get("prior", start), "two positive numbers").reshape(2)
     except (TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
         raise StateError(f"The state does not hold ids, evidence, visits and a step: it is damaged. {error}") from error
     if not len(set(ids)) == len(ids) == len(evidence) == len(last) == len(graded):
@@ -51,14 +49,12 @@ def read_evidence(state: dict[str, Any], expected: int, start: tuple[float, floa
         raise StateError("The state's evidence is negative or not finite: it is damaged.")
     if not ((graded >= 0) & (graded <= evidence.min(axis=1) + 1e-6)).all():  # u(1-u) is at most u, and 1 - u
         raise StateError("The state's graded successes do not fit its evidence: it is damaged.")
-    if not ((prior > 0).all() and np.isfinite(prior).all()):
-        raise StateError(f"The state's prior {prior} is not two positive numbers: it is damaged.")
     if (last < 0).any() or (last > step).any():
         raise StateError(f"The state is of step {step} and has visits outside steps 0 to {step}: it is damaged.")
     if not (0 <= count <= len(ids) and 0 <= first[0] <= first[1] < np.inf):
         raise StateError(f"The state's first visits, {first} of {count} prompts, are out of range: it is damaged.")
-    learned = {"earned": tuple(first.tolist()), "prior": tuple(prior.tolist())}
-    return learned | {"ids": ids, "evidence": evidence, "graded": graded, "last": last, "step": step, "met": count}
+    arrays = {"evidence": evidence, "graded": graded, "last": last}
+    return arrays | {"ids": ids, "step": step, "met": count, "earned": tuple(first.tolist())}
 
 
 def _plain(value: Any) -> Any:

@@ -68,7 +68,7 @@ def simulate(
         `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this step alone: `reward`
         (mean), `prompts` that got rollouts, `rounds`, `mixed_groups` and `mixed_rollouts`, the shares of groups and of
         rollouts whose group has unequal rewards. With domains also the metrics of the session whose names begin with
-        `share/`, `mixture/` or `transfer/`.
+        `share/` or `mixture/`.
 
     Raises:
         InputError: an option out of range, a budget in tokens, or a policy that requests no rollout.
@@ -133,7 +133,7 @@ def simulate(
         world.learn(advantages_R)
         rollouts += len(batch)
         yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(batch, rounds)} | {
-            name: x for name, x in ended.metrics.items() if name.startswith(("share/", "mixture/", "transfer/"))
+            name: x for name, x in ended.metrics.items() if name.startswith(("share/", "mixture/"))
         }
 
 

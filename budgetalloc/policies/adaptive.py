@@ -1,7 +1,6 @@
 """The recommended policy: rollouts drawn at random in proportion to a weight."""
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +33,9 @@ def sampled(
     *,
     power: tuple[int, int] = (1, 2),
     draw: bool = True,
-    prior: tuple[float, float] | Literal["pool"] = PRIOR,
+    prior: tuple[float, float] = PRIOR,
     discount: float = 1.0,
     idle: float = IDLE,
-    drift: bool = False,
     groups: int = 0,
     estimator: Estimator | None = None,
     unsolved: float = 0.0,
@@ -70,7 +68,7 @@ def sampled(
     Args:
         power: i and j, integers from 0 to 16.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
-        prior, discount, idle, drift: As in `BetaEstimator`.
+        prior, discount, idle: As in `BetaEstimator`.
         groups: An integer from 0 to 4. Above 0, a prompt with a vague belief (a mass below 1.6 rollouts) gets either
             nothing or a group: the larger the less is known (`first_groups`), and at least `groups`. Advantages are
             then divided by the expected deviation of the prompt (scale "group"). With 0, all prompts may get single
@@ -101,10 +99,10 @@ def sampled(
     check_integer("groups", groups, 0, 4)
     unsolved, explore = check_number("unsolved", unsolved, 0, 1), check_number("explore", explore, 0, 1)
     if estimator is None:
-        estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
-        beliefs = f"prior={prior!r}, discount={discount}, idle={idle}, drift={drift}"
-    elif (prior, discount, idle, drift) != (PRIOR, 1.0, IDLE, False):
-        raise InputError(f"estimator={estimator}: leave out prior, discount, idle and drift, which it replaces.")
+        estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
+        beliefs = f"prior={prior!r}, discount={discount}, idle={idle}"
+    elif (prior, discount, idle) != (PRIOR, 1.0, IDLE):
+        raise InputError(f"estimator={estimator}: leave out prior, discount and idle, which it replaces.")
     else:
         beliefs = f"estimator={estimator}"
 

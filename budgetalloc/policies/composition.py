@@ -27,10 +27,9 @@ _MOST_CELLS = 200_000_000  # most values of any table, 8 bytes each
 
 def uniform(
     *,
-    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
+    prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 1.0,
     idle: float = 1.0,
-    drift: bool = False,
     seed: int = 0,
 ) -> Policy:
     """The same count for every prompt, as in plain GRPO; the remainder goes to prompts redrawn at each step.
@@ -38,7 +37,7 @@ def uniform(
     Attached to a trainer, this policy does not change the training. The estimator only provides metrics.
 
     Args:
-        prior, discount, idle, drift: As in `BetaEstimator`.
+        prior, discount, idle: As in `BetaEstimator`.
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
@@ -51,7 +50,7 @@ def uniform(
             return spend(view.belief_P, _fair_share(view), view, None)
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 
-    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
+    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     return Policy(f"uniform({_settings(estimator)}, seed={seed})", decide, estimator, seed, Needs(keep_batch=True))
 
 
@@ -60,10 +59,9 @@ def knapsack(
     value: Value = mixed_group,
     belief: Literal["posterior", "mean"] = "posterior",
     solver: Solver | None = None,
-    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
+    prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 0.9,
     idle: float = 1.0,
-    drift: bool = False,
     seed: int = 0,
 ) -> Policy:
     """Spends the budget where the value expected under the belief is largest.
@@ -76,7 +74,7 @@ def knapsack(
         value: The value of n rollouts of a prompt, such as `mixed_group`.
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
         solver: None is `greedy`, or `highs` if tokens are limited together with rollouts or quotas.
-        prior, discount, idle, drift: As in `BetaEstimator`.
+        prior, discount, idle: As in `BetaEstimator`.
         seed: Seeds the ties.
 
     >>> from budgetalloc import Budget
@@ -92,7 +90,7 @@ def knapsack(
         believed: Belief = view.belief_P if belief == "posterior" else Point(view.belief_P.mean, view.belief_P.spread_P)
         return spend(believed, per_cost(value, view.priced), view, solver)
 
-    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
+    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     name = f"knapsack(value={_name(value)}, belief={belief!r}, {_settings(estimator)}, seed={seed})"
     return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True, ahead=True))
 
@@ -101,10 +99,9 @@ def thompson(
     *,
     value: Value = success_gain,
     solver: Solver | None = None,
-    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
+    prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 0.7,
     idle: float = 0.999,
-    drift: bool = False,
     seed: int = 0,
 ) -> Policy:
     """Draws every prompt's rate from its belief, then spends the budget as if the draws were the true rates.
@@ -113,7 +110,7 @@ def thompson(
     (2507.04632) select prompts by Thompson sampling; here the draws also determine the counts.
 
     Args:
-        value, solver, prior, discount, idle, drift: As in `knapsack`.
+        value, solver, prior, discount, idle: As in `knapsack`.
         seed: Seeds the draws and the ties.
 
     >>> from budgetalloc import Budget
@@ -126,7 +123,7 @@ def thompson(
     def decide(view: View) -> IntArray:
         return spend(view.belief_P.sample(view.rng), per_cost(value, view.priced), view, solver)
 
-    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
+    estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
     return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True, ahead=True))
 
@@ -198,5 +195,4 @@ def _name(value: Value | Solver) -> str:
 
 
 def _settings(estimator: BetaEstimator) -> str:
-    drift = ", drift=True" if estimator.drift else ""
-    return f"prior={estimator.prior!r}, discount={estimator.discount}, idle={estimator.idle}{drift}"
+    return f"prior={estimator.prior!r}, discount={estimator.discount}, idle={estimator.idle}"

@@ -13,18 +13,17 @@ from budgetalloc.solvers.proportional import clipped_shares
 
 __all__ = ["Mixture", "Rule", "check_mixture", "shares_within", "steps_to_see_fall"]
 
-Rule = Literal["learn", "dump", "sec", "adept"]
+Rule = Literal["learn", "adept"]
 
 
 @dataclass(frozen=True)
 class Mixture:
     """How the shares of the domains follow from the run so far.
 
-    The rules are `policies.mixture_rules.Learn` and `policies.mixture_bandits.Published`.
+    The rules are `policies.mixture_rules.Learn` and `policies.mixture_rules.Adept`.
 
     Args:
-        rule: "learn" is our own rule. "dump" (arXiv 2504.09710), "sec" (2505.14970) and "adept" (after 2501.12620) are
-            published bandits, whose arms are the domains.
+        rule: "learn" is our own rule. "adept" (after arXiv 2501.12620) is a published bandit with the domains as arms.
         probe: Lowest share of each domain, from 0 to 0.5, within its quota. A domain that is solved or seems hopeless
             keeps it, so that a change is seen (`steps_to_see_fall`). If the domains cannot all have it, all get less.
 
@@ -49,8 +48,8 @@ def check_mixture(mixture: Any) -> Mixture | None:
     Raises:
         InputError: none of these, or an argument of the mapping that is unknown or out of range.
 
-    >>> check_mixture("sec"), check_mixture({"probe": 0.05})
-    (Mixture(rule='sec', probe=0.02), Mixture(rule='learn', probe=0.05))
+    >>> check_mixture("adept"), check_mixture({"probe": 0.05})
+    (Mixture(rule='adept', probe=0.02), Mixture(rule='learn', probe=0.05))
     """
     if mixture is None or isinstance(mixture, Mixture):
         return mixture

@@ -1,5 +1,6 @@
-"""The rule "learn" of a mixture: what a rollout of each domain is expected to teach, learned from every step."""
+"""The rules of a mixture: what the next rollouts of each domain are worth, learned from every step."""
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +9,9 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import arrays_of, lists_of
 from budgetalloc.budget import IntArray
+from budgetalloc.errors import StateError, check_integer, check_number
 
-__all__ = ["DomainStep", "Learn", "efficiency", "success_of_domains"]
+__all__ = ["Adept", "DomainStep", "Learn", "efficiency", "success_of_domains"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,3 +206,65 @@ class Learn:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
         self._learned = arrays_of(state, self._learned, ("success",), "mixture")
+
+
+class Adept:
+    """ADEPT with the domains as arms: one domain gets all that the others' lowest shares leave.
+
+    It is the domain with the largest X + sqrt(0.6 ln(w) / N), a sliding-window upper confidence bound over the last
+    w <= 200 steps. N is the number of these steps in which the domain had most of the rollouts, and X is its mean gain
+    in them. A domain without such a step comes next. The gain of a step is the mean |advantage|, 1 at most.
+
+    ADEPT (arXiv 2501.12620) uses such a bandit for settings of a training. The window is that of arXiv 2308.01028, and
+    the factor 0.6 is ours.
+
+    >>> Adept(2).weights_D()
+    array([1., 0.])
+    """
+
+    needs_advantages = True
+    window = 200  # steps
+
+    def __init__(self, domains: int) -> None:
+        self._domains = domains
+        self._recent: deque[tuple[int, float]] = deque(maxlen=self.window)  # the domain of each step, and its gain
+
+    def observe(self, step: DomainStep) -> None:
+        """Learns the gain of the domain that had most of the rollouts; nothing from a step without rollouts."""
+        counts_D = step.counts_D(self._domains)
+        if counts_D.any():
+            at = int(np.argmax(counts_D))
+            gain = float(np.bincount(step.place_R, step.size_R)[at] / counts_D[at])
+            self._recent.append((at, min(gain, 1.0)))
+
+    def _scores(self) -> FloatArray:
+        """The upper bound of each domain, NaN without a step."""
+        at_T = np.array([at for at, _ in self._recent], dtype=np.int64)
+        gain_T = np.array([gain for _, gain in self._recent])
+        steps_D = np.bincount(at_T, minlength=self._domains).astype(np.float64)
+        steps_D[steps_D == 0] = np.nan
+        mean_D = np.bincount(at_T, gain_T, minlength=self._domains) / steps_D
+        return np.asarray(mean_D + np.sqrt(0.6 * np.log(max(len(at_T), 1)) / steps_D))
+
+    def weights_D(self) -> FloatArray:
+        """1 for the chosen domain and 0 for the others, shape (D,)."""
+        return np.asarray(np.eye(self._domains)[int(np.argmax(np.nan_to_num(self._scores(), nan=np.inf)))])
+
+    def described(self) -> dict[str, FloatArray]:
+        """The score of each domain, NaN before its first step."""
+        return {"score": self._scores()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, in types that JSON can hold."""
+        return {"recent": [[at, gain] for at, gain in self._recent]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
+        try:
+            rows = [
+                (check_integer("recent", at, 0, self._domains - 1), check_number("recent", gain, 0, 1))
+                for at, gain in state["recent"]
+            ]
+        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
+            raise StateError(f"The state of the mixture is damaged ({type(error).__name__}: {error}).") from error
+        self._recent = deque(rows, maxlen=self.window)

@@ -7,12 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.errors import InputError, StateError
 from budgetalloc.policies.mixture import Mixture, Rule, shares_within
-from budgetalloc.policies.mixture_bandits import Published
-from budgetalloc.policies.mixture_rules import DomainStep, Learn, success_of_domains
-from budgetalloc.policies.transfer import Transfer
+from budgetalloc.policies.mixture_rules import Adept, DomainStep, Learn
 
 __all__ = ["MixtureRule", "MixtureState", "rule_of"]
 
@@ -42,7 +39,7 @@ class MixtureRule(Protocol):
 
 def rule_of(rule: Rule, domains: int) -> MixtureRule:
     """A rule of this name that has seen nothing, for so many domains."""
-    return Learn(domains) if rule == "learn" else Published(rule, domains)
+    return Learn(domains) if rule == "learn" else Adept(domains)
 
 
 class MixtureState:
@@ -74,7 +71,7 @@ class MixtureState:
         self._low_D, self._high_D = np.array(limits).T
         self.warned = False
         """Whether a rollout of another domain was logged."""
-        self.rule, self.transfer = rule_of(mixture.rule, len(domains)), Transfer(len(domains))
+        self.rule = rule_of(mixture.rule, len(domains))
 
     def shares(self) -> dict[Hashable, float]:
         """The share of the next step's rollouts for each domain; they add up to 1."""
@@ -84,32 +81,20 @@ class MixtureState:
     def observe(self, step: DomainStep) -> None:
         """Learns from a finished step."""
         self.rule.observe(step)
-        domains = len(self.domains)
-        offered_D = np.bincount(step.place_P, minlength=domains) > 0
-        success_D = np.where(offered_D, success_of_domains(step, domains)[0], np.nan)
-        self.transfer.observe(step.counts_D(domains), success_D)
 
     def described(self) -> dict[str, float]:
-        """Metrics by name: what the rule knows of each domain, and the effects between domains that are sure.
-
-        `transfer/I/J` is the change of the success of I for 1,000 rollouts of J.
-        """
-        metrics = {
+        """Metrics by name: what the rule knows of each domain."""
+        return {
             f"mixture/{key}/{domain}": value
             for key, value_D in self.rule.described().items()
             for domain, value in zip(self.domains, value_D.tolist(), strict=True)
             if np.isfinite(value)
         }
-        effect_DD, sure_DD = self.transfer.effects()[0], self.transfer.sure()
-        for i, j in np.argwhere(sure_DD).tolist():
-            metrics[f"transfer/{self.domains[i]}/{self.domains[j]}"] = float(effect_DD[i, j])
-        return metrics
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned under the key "mixture", in types that JSON can hold."""
-        rule, transfer = self.rule.state_dict(), self.transfer.state_dict()
         names = [str(domain) for domain in self.domains]
-        return {"mixture": {"rule": self.mixture.rule, "domains": names, "learned": rule, "transfer": transfer}}
+        return {"mixture": {"rule": self.mixture.rule, "domains": names, "learned": self.rule.state_dict()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`, if the state has it and is of the same rule and domains; else learning begins anew.
@@ -126,8 +111,6 @@ class MixtureState:
                 *(saved.get("rule"), saved.get("domains"), self.mixture.rule, names),
             )
             return
-        if not isinstance(saved.get("learned"), dict) or not isinstance(saved.get("transfer"), dict):
+        if not isinstance(saved.get("learned"), dict):
             raise StateError("The state of the mixture is damaged. Resume from another checkpoint.")
-        with unchanged_on_error(self.rule, self.transfer):
-            self.rule.load_state_dict(saved["learned"])
-            self.transfer.load_state_dict(saved["transfer"])
+        self.rule.load_state_dict(saved["learned"])

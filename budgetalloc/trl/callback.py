@@ -94,7 +94,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math": (0.3, 0.5)}, kept at
             every step and logged as `budgetalloc/share/DOMAIN`; prompts of other domains, or of none, are not limited.
         mixture: Divides each step's rollouts between the domains, within `quotas`, by what a rollout there is expected
-            to teach: "learn", "dump", "sec", "adept", or a `policies.mixture.Mixture`. The policy chooses within each.
+            to teach: "learn", "adept", or a `policies.mixture.Mixture`. The policy chooses within each.
         cost: "tokens", "seconds", prices of what rollouts report, such as {"tokens": 1, "turns": 50, "tool_seconds":
             200} (docs/agents.md), or a function of the tokens of prompts and of their expected answers
             (`training.costs.Price`). Expected lengths are learned per prompt, and rollouts go where a token buys most.

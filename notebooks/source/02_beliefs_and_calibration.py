@@ -160,14 +160,14 @@ ESTIMATORS = {
     "discount 0.9": {"discount": 0.9},
     "discount 0.4": {"discount": 0.4},
     "last visit only": {"discount": 0.0},
-    "pooled prior, drift, discount 0.7": {"prior": "pool", "drift": True, "discount": 0.7},
     "prior (0.3, 0.3), idle 0.98: adaptive()'s": {"prior": (0.3, 0.3), "idle": 0.98},
+    "tracking": None,
 }
 
 
-def forecasts(steps, **settings):
+def forecasts(steps, settings):
     """The chance of a mixed group before each group, whether it was mixed, and whether the prompt had been seen."""
-    estimator, found = ba.BetaEstimator(**settings), []
+    estimator, found = ba.TrackingEstimator() if settings is None else ba.BetaEstimator(**settings), []
     for ids_R, rewards_R, _ in steps:
         ids_P, group_R = np.unique(ids_R, return_inverse=True)
         n_P, passed_P = np.bincount(group_R), np.bincount(group_R, weights=rewards_R)
@@ -183,7 +183,7 @@ def log_loss(chance_G, mixed_G):
     return -np.where(mixed_G, np.log(chance_G), np.log(1 - chance_G)).mean()
 
 
-told = {name: forecasts(world.steps, **settings) for name, settings in ESTIMATORS.items()}
+told = {name: forecasts(world.steps, settings) for name, settings in ESTIMATORS.items()}
 truth_G = np.concatenate(
     [ba.mixed_group(ba.Point(truth_P[np.unique(ids_R)]), [8])[:, 0] for ids_R, _, truth_P in world.steps]
 )
@@ -213,12 +213,13 @@ display(table.round(3))
 # `benchmarks/learning/predict.py` reads (Qwen2.5-Math-1.5B), rates move little between visits and a discount of 0.9 is
 # about right. Notebook 04 measures the discount on your log.
 #
-# The column on the right is about prompts at their first visit, for which an estimator has only its prior. The
-# **pooled prior** is estimated from the prompts seen so far.
+# The column on the right is about prompts at their first visit, for which an estimator has only its prior. A
+# **tracking** estimator (`TrackingEstimator`) learns the prior from the prompts seen so far. It also learns by how much
+# all success rates rise, and how fast evidence is out of date.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.9), sharey=True)
-for axis, name in zip(axes, ("discount 1", "discount 0.4", "pooled prior, drift, discount 0.7"), strict=True):
+for axis, name in zip(axes, ("discount 1", "discount 0.4", "tracking"), strict=True):
     chance_G = told[name][0][seen_G]
     bin_G = np.minimum((chance_G * 10).astype(int), 9)
     points = [
@@ -240,4 +241,5 @@ plt.show()
 # mixed. Forgetting brings the points to the line.
 #
 # **Summary.** Pass a belief, not its mean, to a value; choose `discount` by the log-loss one step ahead, because it
-# depends on how far your prompts move between visits; and if each prompt is seen once, use the pooled prior.
+# depends on how far your prompts move between visits; and if you do not know it, use `TrackingEstimator`, which learns
+# it.

@@ -191,6 +191,11 @@ def neyman(seed):
     return ba.Policy("neyman", decide, ba.BetaEstimator(discount=0.9), seed)
 
 
+def tracking(seed):
+    """The base with beliefs that learn from all prompts."""
+    return replace(ba.knapsack(seed=seed), estimator=ba.TrackingEstimator())
+
+
 INSIDE = {
     "uniform": ba.uniform,
     "base: knapsack": ba.knapsack,
@@ -198,7 +203,7 @@ INSIDE = {
     "belief: a draw": drawn,
     "belief: discount 1": partial(ba.knapsack, discount=1.0),
     "belief: discount 0.5": partial(ba.knapsack, discount=0.5),
-    "belief: pooled, drift": partial(ba.knapsack, prior="pool", drift=True),
+    "belief: tracking": tracking,
     "value: success_gain": partial(ba.knapsack, value=ba.success_gain),
     "value: variance": partial(ba.knapsack, value=ba.variance),
     "value: hit": partial(ba.knapsack, value=ba.hit),
@@ -236,10 +241,10 @@ dots(inside, "Inside the batch")
 
 # %% [markdown]
 # Left: the number of mixed groups, which the base maximises. Reallocation inside a batch gains a few groups of 128 at
-# best. The belief matters little here (its mean, no forgetting and a pooled prior do about as well; a draw or much
-# forgetting cost a part of the gain). The value matters most: values with another objective than mixed groups gain no
-# mixed groups, or lose some. Counts in proportion to the standard deviation are those of the value `variance`, except
-# for rounding (notebook 03).
+# best. The belief matters little here (its mean, no forgetting and a tracking estimator do about as well; a draw or
+# much forgetting cost a part of the gain). The value matters most: values with another objective than mixed groups gain
+# no mixed groups, or lose some. Counts in proportion to the standard deviation are those of the value `variance`,
+# except for rounding (notebook 03).
 #
 # Right: the share of rollouts that are in mixed groups. This share is another measure, because large groups are mixed
 # more often. The bands show how much depends on the model. The bands of the base and of uniform overlap widely: the

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import Beta
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded_success import moved_graded_sums, rescaled, spread
+from budgetalloc.beliefs.graded_success import rescaled, spread
 
 BINARY = st.lists(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 1.0, np.nan])), max_size=12), max_size=8)
-SETTINGS = st.sampled_from(
-    [{}, {"discount": 0.7}, {"discount": 0.9, "idle": 0.98}, {"prior": "pool", "drift": True}, {"prior": (0.3, 2.0)}]
-)
+SETTINGS = st.sampled_from([{}, {"discount": 0.7}, {"discount": 0.9, "idle": 0.98}, {"prior": (0.3, 2.0)}])
 
 
 def learned(steps, **settings_):
@@ -81,7 +79,7 @@ def test_rescaled_evidence_is_that_of_rescaled_successes(successes, scale, share
     shift = share * (1 - scale)
     rows = [("a", u) for u in successes[::2]] + [("b", u) for u in successes[1::2]]
     steps = [rows, rows[:1], [("c", successes[0])]]
-    for settings_ in ({"discount": 0.8, "idle": 0.9}, {"prior": "pool"}):
+    for settings_ in ({"discount": 0.8, "idle": 0.9}, {}):
         got = learned(steps, **settings_)
         got.rescale(scale, shift)
         expected = learned([[(x, scale * u + shift) for x, u in rows_] for rows_ in steps], **settings_)
@@ -111,13 +109,12 @@ def test_successes_of_0_and_1_and_equal_ones_are_clipped_exactly(successes, scal
 @settings(max_examples=50)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9), st.floats(0.01, 100), st.floats(-50, 50))
 def test_any_new_scale_leaves_evidence_that_is_possible(successes, scale, shift):
-    for drift in (False, True):
-        estimator = learned([list(zip("aabbccdde", successes, strict=False))] * 3, drift=drift)
-        estimator.rescale(scale, shift)
-        again = BetaEstimator(drift=drift)
-        again.load_state_dict(estimator.state_dict())
-        belief = again.belief(["a", "b", "e"])
-        assert ((belief.spread_P >= 0) & (belief.spread_P <= 1)).all()
+    estimator = learned([list(zip("aabbccdde", successes, strict=False))] * 3)
+    estimator.rescale(scale, shift)
+    again = BetaEstimator()
+    again.load_state_dict(estimator.state_dict())
+    belief = again.belief(["a", "b", "e"])
+    assert ((belief.spread_P >= 0) & (belief.spread_P <= 1)).all()
 
 
 def one(*values):
@@ -127,20 +124,6 @@ def one(*values):
 def test_the_spread_is_clipped_at_0():
     assert spread(*one(1.0, 1.0, 10.0)).tolist() == [0]
     assert spread(*one(1.0, 3.0, 0.3)) == pytest.approx(0.6)  # 1 - 0.3 * 4 / 3
-
-
-@pytest.mark.parametrize(
-    ("graded", "before", "after", "expected"),
-    [
-        (0.5, (2.0, 1.0), (2.0, 0.5), 0.5 * 0.4 / (2 / 3)),
-        (0.05, (0.2, 0.3), (0.2, 0.15), 0.05 * (0.03 / 0.35) / (0.06 / 0.5)),  # less than one rollout's evidence
-        (0.5, (0.0, 1.0), (0.0, 0.5), 0.0),
-        (0.0, (0.0, 0.0), (0.0, 0.0), 0.0),
-    ],
-)
-def test_a_move_keeps_the_share_of_the_largest_spread(graded, before, after, expected):
-    with np.errstate(all="raise"):
-        assert moved_graded_sums(*one(graded), one(*before), one(*after)) == pytest.approx([expected])
 
 
 @pytest.mark.parametrize(

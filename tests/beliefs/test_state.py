@@ -231,7 +231,7 @@ HOSTILE += [np.full(2, np.nan), np.full(2, -1.0), np.full(2, np.inf), np.array([
 HOSTILE += [np.zeros((2, 2), dtype=bool)]
 BUILD = [
     memory_policy,
-    partial(ba.uniform, prior="pool", drift=True),
+    ba.policies.v05,
     ba.policies.pvpo,
     ba.policies.cero,
     partial(ba.policies.dump, domain_of=str),

@@ -62,8 +62,6 @@ def test_the_page_has_the_figures_of_the_table():
                 "even",
                 "proportional",
                 "adaptive",
-                "mixture sec",
-                "mixture dump",
                 "pac",
                 "sec",
             ],

@@ -67,9 +67,9 @@ def test_the_first_block_of_getting_started_is_the_first_run():
 
 def test_getting_started_installs_the_tested_versions():
     commands = [line.strip() for line in text_of("start.md").splitlines() if line.startswith("    pip install")]
-    tested = [command for command in commands if "-c constraints.txt" in command]
-    assert [command.split("constraints.txt ")[1].split()[0] for command in tested] == ["torch", "'.[trl]'"]
-    pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    tested = [command for command in commands if "-c constraints/tested.txt" in command]
+    assert [command.split("constraints/tested.txt ")[1].split()[0] for command in tested] == ["torch", "'.[trl]'"]
+    pinned = {line.split("==")[0] for line in (ROOT / "constraints/tested.txt").read_text().splitlines() if "==" in line}
     assert {"torch", "trl", "transformers"} <= pinned
     for page in ("docs/cli.md", "integrations/README.md", "integrations/trl/README.md"):
         assert "start.md#install)" in (ROOT / page).read_text(encoding="utf-8"), page
@@ -109,11 +109,8 @@ def logged_keys():
     keys |= set(of_lost(Beta([1.0], [1.0]), Beta([1.0], [1.0])))
     keys.add("cost/at_bound")  # tests/training/test_costs.py
     keys |= set(CostBudget(1.0).described()) | {"cost/mean", "cost/missing"}
-    keys |= {f"mixture/{key}/DOMAIN" for rule in ("learn", "sec") for key in rule_of(rule, 2).described()}
-    keys |= {
-        "mixture/unknown",
-        "transfer/I/J",
-    }  # tests/training/test_domain_learning.py, policies/test_mixture_state.py
+    keys |= {f"mixture/{key}/DOMAIN" for rule in ("learn", "adept") for key in rule_of(rule, 2).described()}
+    keys.add("mixture/unknown")  # tests/training/test_domain_learning.py
     keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}

@@ -206,11 +206,11 @@ def test_refusals(arguments, error, text):
 
 
 def test_a_mixture_divides_the_rollouts_of_a_world():
-    """SEC prefers the mixed one of three kinds: with even quotas a third of the rollouts is in mixed groups."""
+    """The rule prefers the mixed one of three kinds: with even quotas a third of the rollouts is in mixed groups."""
     kinds = {name: ("failing", "mixed", "solved")[name % 3] for name in range(24)}
     given = {"domain": kinds, "prompts": 8, "candidates": "all"}
     runs = []
-    for more in ({"mixture": "sec"}, {"quotas": dict.fromkeys(kinds.values(), (0.25, 0.4))}):
+    for more in ({"mixture": "learn"}, {"quotas": dict.fromkeys(kinds.values(), (0.25, 0.4))}):
         run = list(simulate(ba.uniform(), ba.testing.three_kinds(), 64, 20, **given, **more))
         runs.append(np.mean([x["mixed_rollouts"] for x in run[10:]]))
         assert {"share/failing", "share/mixed", "share/solved"} < set(run[0])

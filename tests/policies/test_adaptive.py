@@ -204,10 +204,10 @@ def test_the_number_of_rollouts_of_each_kind_follows_the_weights():
 
 
 def test_the_settings_that_the_benchmark_measured():
-    settings = "power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, drift=False, groups=0"
+    settings = "power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, groups=0"
     assert sampled().name == f"sampled({settings}, unsolved=0.0, explore=0.0, seed=0)"
     estimator = ba.adaptive().estimator
-    assert (estimator.prior, estimator.discount, estimator.idle, estimator.drift) == ((0.3, 0.3), 1.0, 0.98, False)
+    assert (estimator.prior, estimator.discount, estimator.idle) == ((0.3, 0.3), 1.0, 0.98)
     assert ba.adaptive().name == "adaptive(seed=0)"
 
 

@@ -142,12 +142,11 @@ def test_thompson_is_the_solver_on_its_draw():
 
 
 @pytest.mark.parametrize("make", [ba.uniform, ba.knapsack, ba.thompson], ids=lambda m: m.__name__)
-def test_prior_and_drift_are_the_estimators(make):
-    learned = make(prior="pool", drift=True, discount=0.8, idle=0.9)
-    assert "prior='pool', discount=0.8, idle=0.9, drift=True, seed=0" in repr(learned)
-    assert "drift" not in repr(make())
+def test_the_settings_are_the_estimators(make):
+    learned = make(prior=(0.3, 0.6), discount=0.8, idle=0.9)
+    assert "prior=(0.3, 0.6), discount=0.8, idle=0.9, seed=0" in repr(learned)
     assert "prior=(0.5, 0.5)" in repr(make())
-    twin = ba.BetaEstimator(prior="pool", drift=True, discount=0.8, idle=0.9)
+    twin = ba.BetaEstimator(prior=(0.3, 0.6), discount=0.8, idle=0.9)
     for rates in ([0.25] * 40, [0.5] * 40, [0.75] * 40):
         observed(learned, rates)
         twin.observe(np.repeat(range(40), 8), np.tile(np.arange(8), 40) < np.repeat(rates, 8) * 8)
@@ -155,7 +154,14 @@ def test_prior_and_drift_are_the_estimators(make):
     belief, expected = learned.belief([0, "new"]), twin.belief([0, "new"])
     assert (belief.alpha_P == expected.alpha_P).all()
     assert (belief.beta_P == expected.beta_P).all()
-    assert learned.belief(["new"]).mean[0] != 0.5  # the pool's, not the fixed prior's
+
+
+@pytest.mark.parametrize("make", [ba.uniform, ba.knapsack, ba.thompson], ids=lambda m: m.__name__)
+def test_a_tracking_estimator_in_place_of_history_learns_the_prior_and_the_rise_of_all(make):
+    policy = replace(make(), estimator=ba.TrackingEstimator())
+    for rate in (0.25, 0.5, 0.75, 1.0):
+        observed(policy, [rate] * 40 if rate == 0.25 else [rate] * 20)
+    assert (policy.belief(["new", 30]).mean > 0.6).all()  # 30 was seen at 0.25 alone
 
 
 # --- the width of the table ---

@@ -1,13 +1,14 @@
-"""The rule that learns the mixture, in worlds with a known answer."""
+"""The rules that learn the mixture, in worlds with a known answer."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 from budgetalloc import StateError
 from budgetalloc.policies.mixture import steps_to_see_fall
-from budgetalloc.policies.mixture_rules import DomainStep, Learn, efficiency, success_of_domains
+from budgetalloc.policies.mixture_rules import Adept, DomainStep, Learn, efficiency, success_of_domains
 
 PRIOR, PROMPTS = 0.5, 40  # of a belief: its mean, and prompts of each domain
 
@@ -135,4 +136,44 @@ def test_a_damaged_rule_changes_nothing(change):
     before = rule.state_dict()
     with pytest.raises(StateError, match="mixture is damaged"):
         rule.load_state_dict(before | change)
+    assert rule.state_dict() == before
+
+
+def gains(place_R, size_R):
+    """A step of rollouts with these domains and absolute advantages."""
+    nothing = np.zeros(0)
+    return DomainStep(np.zeros(0, dtype=int), *[nothing] * 4, np.array(place_R, dtype=int), *[nothing] * 5, np.array(size_R))
+
+
+def test_the_scores_of_adept_by_hand():
+    """Three steps: 0 once with a gain of 1/4, 1 twice with a mean of 1/2, of which 1.5 counts as 1."""
+    rule = Adept(3)
+    for at, gain in ((0, 0.25), (1, 0.0), (1, 1.5)):
+        rule.observe(gains([at, at, 2], [gain, gain, 0.9]))
+    rule.observe(gains([], []))
+    spread = 0.6 * math.log(3)
+    expected = [0.25 + math.sqrt(spread), 0.5 + math.sqrt(spread / 2), np.nan]
+    np.testing.assert_allclose(rule.described()["score"], expected)
+
+
+def test_adept_gives_all_to_one_domain_tries_each_first_and_follows_a_change():
+    rule, chosen = Adept(3), []
+    for step in range(600):
+        gain = (0.1, 0.9, 0.0) if step < 200 else (0.9, 0.1, 0.0)
+        weight_D = rule.weights_D()
+        assert sorted(weight_D) == [0, 0, 1]
+        chosen.append(int(np.argmax(weight_D)))
+        rule.observe(gains([chosen[-1]] * 9 + [2], [gain[chosen[-1]]] * 9 + [0.5]))
+    assert chosen[:3] == [0, 1, 2]
+    assert chosen[:200].count(1) > 150
+    assert chosen[400:].count(0) > 150
+
+
+@pytest.mark.parametrize("recent", [5, [[3, 0.5]], [[-1, 0.5]], [[0, 1.5]], [[0, float("nan")]], [[0]]])
+def test_a_damaged_state_of_adept_changes_nothing(recent):
+    rule = Adept(3)
+    rule.observe(gains([0, 0, 1], [0.1, 0.2, 0.3]))
+    before = rule.state_dict()
+    with pytest.raises(StateError, match="damaged"):
+        rule.load_state_dict({"recent": recent})
     assert rule.state_dict() == before

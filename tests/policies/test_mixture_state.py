@@ -42,7 +42,7 @@ def learned(quotas, seed, steps=3):
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 10**6),
-    st.sampled_from(["learn", "dump", "sec", "adept"]),
+    st.sampled_from(["learn", "adept"]),
     st.sampled_from(["all", 2, 4]),
     st.sampled_from([(1, 1), (2, 1), (4, 1), (1, 4), (8, 8)]),
 )
@@ -78,7 +78,7 @@ def test_uniform_groups_in_place_of_the_policys_can_spend_the_shares(seed, size)
 
 
 def test_learned_shares_are_kept_to_a_rollout():
-    quotas = learned(Quotas.mixed({}, DOMAIN_OF, Mixture("sec")), 1)
+    quotas = learned(Quotas.mixed({}, DOMAIN_OF, Mixture()), 1)
     bounds = Bounds.resolve(Needs(candidates="all", min_group=1), cap=64)
     step = quotas.begin(ba.adaptive(), bounds, [], 256, 8)
     got = quotas.described([name for name, n in zip(step.ids_P, step.request(), strict=True) for _ in range(n)])
@@ -87,31 +87,13 @@ def test_learned_shares_are_kept_to_a_rollout():
 
 
 def test_prompts_of_an_unknown_domain_keep_their_share_of_the_candidates():
-    quotas = learned(Quotas.mixed({}, {k: v for k, v in DOMAIN_OF.items() if v}, Mixture("sec")), 1)
+    quotas = learned(Quotas.mixed({}, {k: v for k, v in DOMAIN_OF.items() if v}, Mixture()), 1)
     names = [*list(DOMAIN_OF)[:60], *(f"new{k}" for k in range(20))]
     budget = ba.Budget(rollouts=80, floor=0, min_group=1, cap=8)
     limited, domains_P = quotas.of_step(budget, names)
     assert sum(fewest for fewest, _ in limited.quotas.values()) == 60
     assert domains_P[60:] == [None] * 20
     assert ba.adaptive().allocate(names, limited, domains_P=domains_P).sum() == 80
-
-
-def test_effects_that_are_sure_are_metrics():
-    """Each 1,000 rollouts of the first domain move the second by 0.1, and nothing else moves."""
-    state, rng, success_D = MixtureState(Mixture(), ["a", "b"], {}), np.random.default_rng(0), np.zeros(2)
-    assert not any(name.startswith("transfer/") for name in state.described())
-    for _ in range(400):
-        counts_D = rng.integers(0, 200, 2)
-        success_D = success_D + 0.0001 * np.array([0, counts_D[0]])
-        state.transfer.observe(counts_D, success_D + rng.normal(0, 0.002, 2))
-    effects = {name: x for name, x in state.described().items() if name.startswith("transfer/")}
-    assert effects == {"transfer/b/a": pytest.approx(0.1, abs=0.02)}
-
-
-@pytest.mark.parametrize("rule", ["learn", "dump", "sec", "adept"])
-def test_every_rule_measures_transfer(rule):
-    mixture = learned(Quotas.mixed({}, DOMAIN_OF, Mixture(rule)), 2, steps=40).mixture
-    assert np.isfinite(mixture.transfer.effects()[1]).all()
 
 
 def test_one_domain_is_no_mixture():
@@ -127,9 +109,9 @@ def test_a_restored_state_has_the_same_shares_and_another_rule_begins_anew(caplo
     assert other.shares() == one.shares()
     assert other.described() == one.described()
     assert other.state_dict() == one.state_dict()
-    fresh = MixtureState(Mixture("sec"), one.domains, {})
+    fresh = MixtureState(Mixture("adept"), one.domains, {})
     fresh.load_state_dict(state)
-    assert len(set(fresh.shares().values())) == 1
+    assert max(fresh.shares().values()) == pytest.approx(1 - 3 * 0.02)
     assert "The checkpoint has a mixture 'learn' of" in caplog.text
     damaged = {"mixture": state["mixture"] | {"learned": 5}}
     with pytest.raises(StateError, match="mixture is damaged"):

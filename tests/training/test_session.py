@@ -466,7 +466,7 @@ def test_a_policy_may_be_a_name_or_a_function(policy):
         ("adaptive", {"resolved": RESOLVED, "trainer_scale": "group"}, r"Session\(resolved=\) replaces"),
         ("adaptive", {"quotas": {"math": (0, 1)}}, r"quotas=.* without domain=: give the domain of each prompt"),
         ("adaptive", {"mixture": "learn"}, r"mixture='learn' without domain=: give the domain of each prompt"),
-        ("adaptive", {"mixture": "lern", "domain": {"a": 1}}, r"mixture='lern': use one of 'learn', 'dump'"),
+        ("adaptive", {"mixture": "lern", "domain": {"a": 1}}, r"mixture='lern': use one of 'learn', 'adept'"),
         ("adaptive", {"domain": {"a": 1}}, r"domain= without quotas= or mixture="),
         ("adaptive", {"domain": ["a"], "mixture": "learn"}, r"domain=\['a'\]: give the domain of each prompt"),
         ("adaptive", {"domain": {"a": 1, "b": 1}, "mixture": "learn"}, r"all prompts have the domain 1"),

@@ -34,7 +34,7 @@ def run(build, steps, resume=None, **given):
     return trainer, callback, [{name: d.count(name) / 16 for name in NAMES} for d in domains], seen.prompts
 
 
-@pytest.mark.parametrize("mixture", ["learn", Mixture("sec", probe=0.1)])
+@pytest.mark.parametrize("mixture", ["learn", Mixture("adept", probe=0.1)])
 def test_shares_are_learned_and_logged(build, mixture):
     trainer, callback, steps, _ = run(build, 8, mixture=mixture)
     assert all(sum(shares.values()) == 1 for shares in steps)
@@ -42,8 +42,8 @@ def test_shares_are_learned_and_logged(build, mixture):
         assert logged(trainer, f"budgetalloc/share/{name}") == [shares[name] for shares in steps]
     assert len({tuple(shares.values()) for shares in steps}) > 1
     assert np.mean([shares["often"] for shares in steps[4:]]) > 0.4
-    key = "success" if mixture == "learn" else "score"
-    assert len(logged(trainer, f"budgetalloc/mixture/{key}/often")) == 8
+    key, first = ("success", 1) if mixture == "learn" else ("score", 3)  # the bandit tries one domain after another
+    assert len(logged(trainer, f"budgetalloc/mixture/{key}/often")) == 9 - first
     assert callback.session.quotas.mixture.shares()["often"] > 0.4
 
 
@@ -64,7 +64,7 @@ def test_resumed_equals_an_uninterrupted_run(build):
     ("given", "error", "text"),
     [
         ({"mixture": "learn"}, InputError, "mixture='learn' without domain="),
-        ({"mixture": "lern", "domain": "subject"}, InputError, "mixture='lern': use one of 'learn', 'dump'"),
+        ({"mixture": "lern", "domain": "subject"}, InputError, "mixture='lern': use one of 'learn', 'adept'"),
         ({"mixture": "learn", "domain": "topic"}, InputError, "domain='topic': the train dataset has no such column"),
         ({"mixture": "learn", "domain": "prompt"}, None, ""),
         ({"mixture": "learn", "domain": "subject", "candidates": 1}, UnsupportedError, "mixture with candidates=1"),

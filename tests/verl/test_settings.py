@@ -97,8 +97,8 @@ def test_bad_settings_are_refused(given, message):
 
 
 def test_a_mixture_needs_no_quotas():
-    options = read(domain="data_source", mixture={"rule": "sec", "probe": 0.1}).session.options
-    assert (options.mixture, options.quotas) == (Mixture("sec", 0.1), {})
+    options = read(domain="data_source", mixture={"rule": "adept", "probe": 0.1}).session.options
+    assert (options.mixture, options.quotas) == (Mixture("adept", 0.1), {})
     assert read(domain="data_source", mixture="learn", quotas={"math": [0.1, 0.5]}).session.options.quotas == {
         "math": (0.1, 0.5)
     }

@@ -152,8 +152,8 @@ def test_a_file_that_is_no_text_is_an_input_error(tmp_path):
         Config.read(tmp_path / "x.yaml")
 
 
-numbers = {"discount": st.floats(0, 1), "idle": st.floats(0.01, 1), "drift": st.booleans()}
-numbers |= {"prior": st.just("pool") | st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=2)}
+numbers = {"discount": st.floats(0, 1), "idle": st.floats(0.01, 1)}
+numbers |= {"prior": st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=2)}
 texts = st.none() | st.text(max_size=20)
 
 
@@ -163,8 +163,6 @@ def files(draw):
     name = draw(st.sampled_from(READABLE))
     known = [key for key in method_of(name).defaults() if key in ESTIMATOR]
     chosen = draw(st.lists(st.sampled_from(known), unique=True)) if known else []
-    if name == "cero":  # whose prior is not learned
-        chosen = [key for key in chosen if key != "prior"]
     quantum = draw(st.integers(1, 4))
     content = {"policy": {"name": name, "seed": draw(st.integers(0, 2**40))}}
     content |= {"estimator": {key: draw(numbers[key]) for key in chosen}} if chosen else {}
@@ -243,8 +241,8 @@ def test_quotas_are_read_checked_and_shown():
     given = config.callback_arguments(256)
     assert (given["domain"], given["quotas"]) == ("subject", {"math": (0.3, 0.5), "code": (0.0, 1.0)})
     assert Config.parse(written(config.as_dict())) == config
-    mixed = Config.parse("callback:\n  domain: subject\n  mixture: {rule: sec, probe: 0.1}")
-    assert mixed.callback_arguments(256)["mixture"] == {"rule": "sec", "probe": 0.1}
+    mixed = Config.parse("callback:\n  domain: subject\n  mixture: {rule: adept, probe: 0.1}")
+    assert mixed.callback_arguments(256)["mixture"] == {"rule": "adept", "probe": 0.1}
     assert Config.parse(written(mixed.as_dict())) == mixed
     for text, said in [
         (

@@ -56,7 +56,7 @@ lines = st.sampled_from(["policy: vade", "budget: {floor: 2}", "  name: dapo", "
 def sections(draw):
     """Known sections and keys with arbitrary values."""
     name = draw(st.sampled_from(NAMES))
-    known = {"policy": ["name", *method_of(name).defaults()], "estimator": ["prior", "discount", "idle", "drift"]}
+    known = {"policy": ["name", *method_of(name).defaults()], "estimator": ["prior", "discount", "idle"]}
     known |= {"budget": list(BUDGET), "callback": list(CALLBACK), "pacing": list(PACING), "grpo": ["max_steps"]}
     chosen = draw(st.lists(st.sampled_from(SECTIONS), unique=True, max_size=3))
     values = {key: draw(anything) for key in chosen}

@@ -1,7 +1,6 @@
 """GVM: counts that minimise the variance of a gradient from successes only."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,7 +43,7 @@ def gvm(
     beta: float = 2.0,
     norm_of: Callable[[Id], float] | None = None,
     group: int = 8,
-    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
+    prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 0.9,
     idle: float = 1.0,
     seed: int = 0,

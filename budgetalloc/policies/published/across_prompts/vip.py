@@ -74,7 +74,7 @@ def vip(
     *,
     form: Form = "neyman",
     group: int = 8,
-    prior: tuple[float, float] | Literal["pool"] = (0.5, 0.5),
+    prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 0.9,
     idle: float = 1.0,
     seed: int = 0,
@@ -82,7 +82,7 @@ def vip(
     """Counts that minimise the total variance of the gradient, sum of E[p(1-p)] / n (VIP, arXiv 2602.01601).
 
     The paper predicts p with a Gaussian process over prompt embeddings. Here the belief replaces it, so that similar
-    prompts share nothing but, with `prior="pool"`, the pool's mean. The forms "dr_grpo" and "rloo" are derived by us
+    prompts share nothing. The forms "dr_grpo" and "rloo" are derived by us
     (`gradient_variance`). Integer counts are solved for exactly where the form is convex over the counts allowed
     ("dr_grpo": groups of 3 or more), and otherwise on the concave hull. The authors' repository held no code.
 

@@ -1,16 +1,22 @@
 """V0.5: the believed success as the baseline where the group agrees with it, and more rollouts where not."""
 
+import math
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import check_integer, check_number
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.state import check_state
+from budgetalloc.errors import StateError, check_integer, check_number
 from budgetalloc.policies.interface import Needs, Outcome, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
 
 __all__ = ["disagreement", "fused", "next_gain", "v05"]
+
+_START = 16  # prompts that the starting prior weighs
 
 
 def disagreement(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
@@ -32,6 +38,32 @@ def next_gain(error_P: ArrayLike, n_P: ArrayLike) -> FloatArray:
     """The fall of the squared error of `fused` by one more rollout, d / (d n + 1) - d / (d (n + 1) + 1), shape (P,)."""
     error, n = np.asarray(error_P, dtype=np.float64), np.asarray(n_P, dtype=np.float64)
     return np.asarray(error / (error * n + 1) - error / (error * (n + 1) + 1))
+
+
+class _PooledEstimator(BetaEstimator):
+    """Beliefs whose prior has the mean and the variance of a rate drawn from the beliefs about all prompts seen."""
+
+    def tick(self) -> None:
+        super().tick()
+        start = Beta(*np.full((2, _START), 0.5))
+        successes_P, failures_P, _ = self._carried(slice(len(self)))
+        seen = Beta(self.prior_now[0] + successes_P, self.prior_now[1] + failures_P)
+        mean = math.fsum([*start.mean, *seen.mean]) / (_START + len(seen))
+        within = math.fsum([*start.moment(1, 1), *seen.moment(1, 1)]) / (_START + len(seen))
+        mass = within / (mean * (1 - mean) - within)  # E[p(1-p)] / Var[p], which is a + b for a Beta
+        self.prior_now = mean * mass, (1 - mean) * mass
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"prior": list(self.prior_now)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_state(state)
+        try:
+            a, b = (check_number("prior", x, 0, math.inf, without=(0, math.inf)) for x in state["prior"])
+        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
+            raise StateError(f"The state holds no prior of v05 ({error}): it is damaged.") from error
+        super().load_state_dict(state)
+        self.prior_now = a, b
 
 
 def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, seed: int = 0) -> Policy:
@@ -84,4 +116,4 @@ def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, 
 
     name = f"v05(first={first}, most={most}, more={more}, cost={cost}, seed={seed})"
     needs = Needs(candidates=2, baseline="policy", scale="rms", by_group=True)
-    return Policy(name, decide, BetaEstimator(prior="pool", discount=0.9), seed, needs, expect=expect)
+    return Policy(name, decide, _PooledEstimator(discount=0.9), seed, needs, expect=expect)

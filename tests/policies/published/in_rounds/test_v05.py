@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from policy_steps import play
 
-from budgetalloc import Budget
+from budgetalloc import Budget, StateError
 from budgetalloc.policies.published.in_rounds.v05 import disagreement, fused, next_gain, v05
+from budgetalloc.testing import same_state
 
 
 @given(error=st.floats(0, 4), n=st.integers(1, 16))
@@ -58,3 +59,25 @@ def test_the_baseline_of_a_step_is_history_or_the_mean():
     assert expected_R[:4] == pytest.approx([value[0]] * 4)
     d = (2 * value[1]) ** 2 - 1 / 4
     assert expected_R[4:] == pytest.approx([0.25 / (d + 0.25) * value[1]] * 4)
+
+
+def test_the_prior_of_a_small_pool_by_hand():
+    """Two prompts and 16 at the start; E[p(1-p)] of Beta(a, b) is ab / (n (n + 1))."""
+    policy = v05()
+    policy.observe(["a"] * 8 + ["b"] * 8, [1] * 6 + [0] * 10)
+    mean = (6.5 / 9 + 0.5 / 9 + 16 / 2) / 18
+    within = (6.5 * 2.5 / 90 + 0.5 * 8.5 / 90 + 16 / 8) / 18
+    mass = within / (mean * (1 - mean) - within)
+    belief = policy.belief(["new", "a"])
+    assert belief.alpha_P == pytest.approx([mean * mass, mean * mass + 6])
+    assert belief.beta_P == pytest.approx([(1 - mean) * mass, (1 - mean) * mass + 2])
+
+
+@pytest.mark.parametrize("damaged", [None, [0.5], [0.0, 1.0], [1.0, np.inf], ["x", 1.0]])
+def test_a_damaged_prior_is_refused_and_changes_nothing(damaged):
+    policy = v05()
+    policy.observe(["a", "a"], [1, 0])
+    before = policy.state_dict()
+    with pytest.raises(StateError, match="holds no prior of v05"):
+        policy.load_state_dict({**v05().state_dict(), "prior": damaged})
+    assert same_state(before, policy.state_dict())
