@@ -18,7 +18,6 @@ from budgetalloc.errors import BudgetallocError, BudgetError, InputError, StateE
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.offline.comparison import compare, comparisons
-from budgetalloc.offline.one_step_value import one_step_value
 from budgetalloc.offline.replay import Replay
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.offline.worlds import Learner
@@ -71,7 +70,6 @@ __all__ = [
     "load_state",
     "mixed_group",
     "offline",
-    "one_step_value",
     "ortools",
     "policies",
     "proportional",

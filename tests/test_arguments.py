@@ -21,7 +21,7 @@ from budgetalloc import testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
-from budgetalloc.offline import comparison, drift, intervals, offpolicy, one_step_value, replay, simulation, worlds
+from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
 from budgetalloc.policies import bounds, downselect, growing_groups, hints, mixture
 from budgetalloc.policies.costs import bandits, pacing, tokens, trees
 from budgetalloc.policies.methods import METHODS
@@ -338,7 +338,6 @@ ROWS = [
     ),
     row(intervals.interval, values_S=[1.0, 2, 3]),
     row(intervals.stratified_interval, samples=[[1.0, 2, 3], [4.0, 6]]),
-    row(one_step_value.one_step_value, policy=ba.uniform(), ledger=LOG, budget=12, pool=range(6), estimate="direct"),
     row(
         simulation.simulate,
         policy=ba.uniform(),
@@ -366,13 +365,6 @@ ROWS = [
     row(REPLAY.again, of=lambda: REPLAY(LOG), seed=0),
     row(REPLAY.rollout, of=lambda: REPLAY(LOG), ids_R=[0, 1]),
     row(REPLAY.rates, of=lambda: REPLAY(LOG), ids_P=[0, 1]),
-    row(offpolicy.mixed_within, passed_G=[4, 1], rollouts_G=8, counts_G=4),
-    row(offpolicy.all_within, part_G=[4, 1], rollouts_G=8, counts_G=4),
-    row(offpolicy.horvitz_thompson, outcomes_P=[0.5, 1.0], propensities_P=[0.5, 0.5]),
-    row(offpolicy.self_normalised, outcomes_P=[0.5, 1.0], propensities_P=[0.5, 0.5]),
-    row(offpolicy.doubly_robust, outcomes_P=[0.5, 1.0], propensities_P=[0.5, 0.5], model_P=[0.5, 0.5]),
-    row(drift.drift, ledger=LOG, lag=1),
-    row(drift.discount, ledger=LOG, lag=1),
     # testing
     row(testing.Known, rates_SP=[[0.5, 1.0]]),
     row(testing.Known.rollout, of=lambda: WORLD(6), ids_R=[0, 1]),
@@ -422,7 +414,6 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     },
     "interval": {"values_S": [np.zeros((2, 2)), ["a", "b"]], "level": [95]},
     "stratified_interval": {"samples": [[], [1.0, 2.0], 3]},
-    "one_step_value": {"budget": [0], "candidates": [0], "inclusion": ["often"], "estimate": ["best"], "skip": [12]},
     "simulate": {"steps": [0], "prompts": [7], "candidates": [0, "some"], "baseline": ["mean"]},
     "Task": {
         "own": [0.0],

@@ -152,7 +152,7 @@ PUBLIC = """
 Belief Beta BetaEstimator Budget BudgetError BudgetallocError Features InputError Learner Ledger LedgerWriter Needs
 Point Policy Pool Replay Session Solution StateError Step TrackingEstimator UnsupportedError
 adaptive certify compare comparisons greedy group_advantages highs hit knapsack success_gain load_state mixed_group
-one_step_value ortools proportional save_state simulate thompson uniform variance
+ortools proportional save_state simulate thompson uniform variance
 """
 
 ERRORS = {name for name in PUBLIC.split() if name.endswith("Error")}
