@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.cli.argument_types import natural, positive, rate, seconds, workers
+from budgetalloc.cli.argument_types import natural, positive, rate, workers
 from budgetalloc.cli.log_options import reading_options
 
 __all__ = ["parser"]
@@ -21,7 +21,6 @@ def parser() -> argparse.ArgumentParser:
         "rollouts of a finished run gave no gradient.",
         epilog="If you have a finished run:  budgetalloc report runs/my_run/completions\n"
         "Before a run:                budgetalloc doctor train.py\n"
-        "While it trains:             budgetalloc watch runs/my_run\n"
         "If you have no run:          budgetalloc demo\n\n"
         "`budgetalloc COMMAND --help` explains a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -29,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     version = pkgutil.resolve_name("budgetalloc:__version__")
     top.add_argument("--version", action="version", version=f"budgetalloc {version}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for add in (_doctor, _watch, _report, _replay, _demo, _methods, _config, _recipe):
+    for add in (_doctor, _report, _replay, _demo, _methods, _config, _recipe):
         add(commands)
     return top
 
@@ -62,22 +61,6 @@ def _doctor(commands: Any) -> None:
     _number(to, "--processes", "processes of the training, one per GPU", partial(positive, most=100_000), 1)
     _json(to)
     to.set_defaults(mistake=2)
-
-
-def _watch(commands: Any) -> None:
-    to = _command(
-        commands,
-        "watch",
-        "a running training, from its ledger: a live screen, or one line per step in a pipe",
-        "Follows the ledger of a running training and shows its rewards, groups, predictions and tokens. A terminal\n"
-        "gets a screen that is redrawn; a pipe gets one line per step. Ctrl-C ends the command, with status 0.",
-        "runs/trl",
-        "runs/trl/ledger.jsonl --once",
-        "runs/trl/ledger.jsonl | tee watched.txt",
-    )
-    to.add_argument("log", type=Path, metavar="RUN", help="a ledger of budgetalloc, or the folder that gets one")
-    _number(to, "--every", "seconds between two updates", seconds, 2.0)
-    to.add_argument("--once", action="store_true", help="show the present state and end")
 
 
 def _report(commands: Any) -> None:

@@ -24,7 +24,7 @@ from budgetalloc.policies.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "budgetalloc.cli"]
-COMMANDS = ("doctor", "watch", "report", "replay", "demo", "methods", "config", "recipe")
+COMMANDS = ("doctor", "report", "replay", "demo", "methods", "config", "recipe")
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,6 @@ def test_without_a_command_the_help_is_the_error(capsys):
         (["demo", "--seed", "4294967296"], "argument --seed: 4294967296: use at most 4,294,967,295"),
         (["demo", "--learning-rate", "nan"], "argument --learning-rate: 'nan': use a number that is not negative"),
         (["demo", "--learning-rate", "-1"], "argument --learning-rate: '-1': use a number"),
-        (["watch", "LOG", "--every", "0"], "argument --every: 0: use a number above 0"),
         (["doctor"], "the following arguments are required: FILE"),
     ],
 )
