@@ -35,7 +35,11 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     for page, heading, text in (("docs/helps.md", "## Can it do harm?", short), (CHOOSE, GRADED, graded)):
         yield page, heading, "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     changing = verdict(read(folder / "scheduled.jsonl"), "adaptive")
-    yield EVIDENCE, "## Rewards on a schedule", "\n".join(line for line in changing.splitlines() if line.startswith("|"))
+    yield (
+        EVIDENCE,
+        "## Rewards on a schedule",
+        "\n".join(line for line in changing.splitlines() if line.startswith("|")),
+    )
     yield EVIDENCE, "## Published methods", rivals(rows, "adaptive")
     sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
     by_size = "\n".join(line for line in verdict(sizes, "adaptive").splitlines() if line.startswith("|"))

@@ -19,7 +19,7 @@ from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
 
@@ -158,7 +158,7 @@ def _loader(ids: list[Id], prompts: int, seed: int) -> Iterator[list[Id]]:
             yield [ids[k] for k in order[start : start + prompts].tolist()]
 
 
-def _figures(batch: Batch, rounds: int) -> dict[str, Any]:
+def _figures(batch: Rollouts, rounds: int) -> dict[str, Any]:
     size_G = batch.counts_G
     mixed_G = mixed_groups(batch.rewards_R, batch.group_R, len(size_G))
     return {

@@ -17,8 +17,8 @@ from budgetalloc.errors import InputError, UnsupportedError, check_number, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.costs.prices import Price, Seconds, tokens
 from budgetalloc.policies.interface import CostOf
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.solvers.interface import check_group_costs
-from budgetalloc.training.batch import Batch
 from budgetalloc.training.cost_budget import CostBudget
 from budgetalloc.training.reported_costs import LEAST, ReportedCosts, check_prices
 
@@ -186,17 +186,17 @@ class Costs:
                 _FLAT,
             )
 
-    def paid(self, batch: Batch) -> FloatArray | None:
-        """The cost of each rollout, `Batch.costs_R`; None without costs and for seconds, whose prices change."""
+    def paid(self, batch: Rollouts) -> FloatArray | None:
+        """The cost of each rollout, `Rollouts.costs_R`; None without costs and for seconds, whose prices change."""
         return None if self.price is None or isinstance(self.price, Seconds) else self._paid(self.price, batch)
 
-    def _own(self, batch: Batch) -> FloatArray:
+    def _own(self, batch: Rollouts) -> FloatArray:
         """What `lengths` learns of each rollout: its cost without the prompt, NaN if not reported, or its tokens."""
         if self.reported is not None:
             return self.reported.of(batch.lengths_R, batch.reported)
         return np.maximum(batch.lengths_R, 1).astype(np.float64)
 
-    def _paid(self, price: Price, batch: Batch) -> FloatArray:
+    def _paid(self, price: Price, batch: Rollouts) -> FloatArray:
         once_R, each_R = price(_prompts(batch).astype(np.float64), self._own(batch))
         if (missing_R := np.isnan(each_R)).any():
             each_R = np.where(missing_R, self.expected(batch.ids_R, batch.belief_R)[1], each_R)
@@ -206,7 +206,7 @@ class Costs:
         """The expected cost of rollouts that were generated and never came, without their prompts."""
         return 0.0 if self.price is None or not ids_R else float(self.expected(ids_R, belief_R)[1].sum())
 
-    def learn(self, batch: Batch, lost: float = 0.0) -> None:
+    def learn(self, batch: Rollouts, lost: float = 0.0) -> None:
         """Learns the costs of a step's rollouts, except rollouts with a hint, which have another prompt; `lost` is
         charged to the budget."""
         if self.price is None:
@@ -222,7 +222,7 @@ class Costs:
         if self.budget is not None and batch.costs_R is not None:
             self.budget.learn(float(batch.costs_R.sum()) + lost)
 
-    def described(self, batch: Batch) -> dict[str, float]:
+    def described(self, batch: Rollouts) -> dict[str, float]:
         """Metrics of a step, before learning from it: the mean cost of a rollout, by its expected (`cost/expected`) and
         by its real lengths or reports (`cost/rollout`) at the same prices. With learned prices also `cost/at_bound`,
         the number of the four prices that are at their lower bound; with reports `cost/missing`, the rollouts without
@@ -266,6 +266,6 @@ class Costs:
                 part.load_state_dict(state)
 
 
-def _prompts(batch: Batch) -> IntArray:
+def _prompts(batch: Rollouts) -> IntArray:
     """The tokens of each rollout's prompt; 0 if the loop did not say."""
     return np.zeros(len(batch), dtype=np.int64) if batch.prompt_lengths_R is None else batch.prompt_lengths_R

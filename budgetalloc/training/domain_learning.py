@@ -13,7 +13,7 @@ from budgetalloc.policies import Step
 from budgetalloc.policies.mixture import check_mixture
 from budgetalloc.policies.mixture_rules import DomainStep
 from budgetalloc.policies.quotas import Quotas, check_shares
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 
 __all__ = ["learn_mixture", "quotas_of_prompts"]
@@ -46,7 +46,9 @@ def quotas_of_prompts(domain: Mapping[Id, Hashable] | None, quotas: Any, mixture
     return Quotas.mixed({} if quotas is None else check_shares(quotas), domain, checked)
 
 
-def learn_mixture(quotas: Quotas | None, options: Options, batch: Batch, step: Step, quiet: bool) -> dict[str, float]:
+def learn_mixture(
+    quotas: Quotas | None, options: Options, batch: Rollouts, step: Step, quiet: bool
+) -> dict[str, float]:
     """Lets the mixture of the quotas learn from a step that has ended; returns its metrics, none without a mixture.
 
     Rollouts with a hint and rollouts that were not scored are left out. Rollouts of domains that the mixture does not

@@ -7,12 +7,12 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy, Step
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 
 __all__ = ["check_kept_rows", "check_trains_at_once", "rows_to_train_on"]
 
 
-def rows_to_train_on(policy: Policy, batch: Batch, wanted: int, rewards_R: FloatArray | None = None) -> IntArray:
+def rows_to_train_on(policy: Policy, batch: Rollouts, wanted: int, rewards_R: FloatArray | None = None) -> IntArray:
     """The indices of the rollouts to train on, selected by the policy's `keep`; all if it has no `keep`.
 
     Args:

@@ -8,13 +8,14 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.quotas import Quotas
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.domain_learning import learn_mixture
 from budgetalloc.training.metrics import describe, of_advantages, of_lost
 from budgetalloc.training.options import Options
 from budgetalloc.training.scoring import Scoring
 from budgetalloc.training.shadow import Shadow
+from budgetalloc.training.success_measure import Measure
 
 __all__ = ["Learned"]
 
@@ -34,13 +35,17 @@ class Learned:
         mixture = None if self.quotas is None else self.quotas.mixture
         return [part for part in (self.policy, self.costs, mixture) if part is not None]
 
-    def metrics(self, batch: Batch, advantages_R: FloatArray, options: Options, pool_size: int) -> dict[str, float]:
+    def metrics(
+        self, batch: Rollouts, measure: Measure, advantages_R: FloatArray, options: Options, pool_size: int
+    ) -> dict[str, float]:
         """Metrics of a step before it is learned from; `pool_size` is 0 if the pool is not known."""
         met = min(1.0, len(self.policy.estimator) / pool_size) if pool_size else None
-        metrics = describe(batch, hints=options.hint is not None, pool_met=met, quotas=self.quotas)
+        metrics = describe(batch, measure, hints=options.hint is not None, pool_met=met, quotas=self.quotas)
         return metrics | of_advantages(advantages_R) | self.scoring.look(batch) | self.costs.described(batch)
 
-    def learn(self, batch: Batch | None, step: Step, options: Options, quiet: bool) -> dict[str, float]:
+    def learn(
+        self, batch: Rollouts | None, measure: Measure, step: Step, options: Options, quiet: bool
+    ) -> dict[str, float]:
         """Ends the policy's step and learns from its record, None if every rollout failed; returns metrics of it."""
         missing = step.counted.missing()
         lost_R = step.belief_of(missing)
@@ -50,7 +55,7 @@ class Learned:
         if batch is not None:
             self.costs.learn(batch, lost)
             metrics = of_lost(lost_R, batch.belief_R) | learn_mixture(self.quotas, options, batch, step, quiet)
-            self.scoring.learn(batch.measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
+            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
         return metrics if self.shadow is None else metrics | self.shadow.watch(batch, options)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,7 +11,7 @@ from budgetalloc.logs.formats.lines import first
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.logs.progress import ProgressWriter
 from budgetalloc.logs.prompt_texts import TextsWriter
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 
 __all__ = ["LogWriter", "append", "known_texts"]
 
@@ -53,13 +53,13 @@ class LogWriter:
         self.ledger.resume(first_step)
         self.progress = ProgressWriter(path, first_step)
 
-    def __call__(self, batch: Batch) -> None:
+    def __call__(self, batch: Rollouts) -> None:
         append(self.ledger, batch)
         self.texts.add(batch.ids_R, self.texts_of)
         self.progress.step(batch.step, batch.policy_step)
 
 
-def append(ledger: LedgerWriter, batch: Batch) -> None:
+def append(ledger: LedgerWriter, batch: Rollouts) -> None:
     """Appends a step to the ledger, one line per rollout. Rollouts with a hint have the id "ID (hinted)" and no
     prediction."""
     hinted = batch.hinted_R.tolist()
@@ -74,6 +74,6 @@ def append(ledger: LedgerWriter, batch: Batch) -> None:
         batch.counts_R,
         success_R=batch.success_R,
         decision=batch.policy_step,
-        reward_range=batch.measure.reward_range,
+        reward_range=batch.reward_range,
         costs_R=batch.costs_R,
     )

@@ -9,19 +9,26 @@ from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, extremes, unequal
 from budgetalloc.policies.quotas import Quotas
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
+from budgetalloc.training.success_measure import Measure
 from budgetalloc.values import mixed_group
 
 __all__ = ["by_kind", "describe", "explained", "lean", "of_advantages", "of_lost", "share_without_spread"]
 
 
 def describe(
-    batch: Batch, *, hints: bool = False, pool_met: float | None = None, quotas: Quotas | None = None
+    batch: Rollouts,
+    measure: Measure,
+    *,
+    hints: bool = False,
+    pool_met: float | None = None,
+    quotas: Quotas | None = None,
 ) -> dict[str, float]:
     """The metrics of a step. Rollouts with a hint are left out, because beliefs predict success without hints.
 
     Args:
         batch: The step.
+        measure: Mapped its rewards to success.
         hints: Whether to report the number of rollouts with a hint.
         pool_met: Share of the dataset's prompts seen before the step, if known.
         quotas: Shares of the rollouts by domain, if there are any.
@@ -34,10 +41,10 @@ def describe(
         metrics["success"] = float(np.mean(success_R))
         metrics["brier"] = float(np.mean((belief_R.mean - success_R) ** 2))
         metrics["brier_pool_mean"] = float(np.mean((batch.earlier.mean_success - success_R) ** 2))
-        predicted_R = batch.rollouts().line.at(batch.belief_R.mean)[rows]
+        predicted_R = batch.posterior.line.at(batch.belief_R.mean)[rows]
         metrics |= explained(batch.rewards_R[rows], predicted_R)
         metrics |= by_kind(success_R, belief_R, batch.prior.take(rows))
-    metrics["rewards_clipped"] = float(batch.measure.count_clipped(batch.rewards_R, batch.scores_RF))
+    metrics["rewards_clipped"] = float(measure.count_clipped(batch.rewards_R, batch.scores_RF))
     low, high = extremes(batch.rewards_R, np.zeros(len(batch), dtype=np.int64), 1)
     metrics["all_equal"] = float(not unequal(low, high)[0])
     if pool_met is not None:
@@ -47,7 +54,7 @@ def describe(
     return metrics | {"hinted": float(np.sum(batch.hinted_R))} if hints else metrics
 
 
-def _of_groups(batch: Batch) -> dict[str, float]:
+def _of_groups(batch: Rollouts) -> dict[str, float]:
     """Shares of the rollouts by the kind of their group, and group sizes if any group has two rollouts or more."""
     unhinted = ~batch.hinted_R
     group_R = batch.group_R[unhinted]
@@ -127,7 +134,7 @@ def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
     return {"lost": float(lost.size)} | easier
 
 
-def share_without_spread(batch: Batch) -> float:
+def share_without_spread(batch: Rollouts) -> float:
     """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std`, by real groups."""
     by_kind = rollouts_by_kind(batch.rewards_R, batch.success_R, batch.group_R, len(batch.counts_G))
     return sum(by_kind[kind] for kind in WITHOUT_GRADIENT) / max(sum(by_kind.values()), 1)

@@ -13,7 +13,7 @@ from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.mixture import Mixture, check_mixture
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.costs import Cost, Costs, check_cost, check_cost_per_step
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.rails import Rails
@@ -180,11 +180,11 @@ class Options:
                 "dataset row to the row with the hint in its prompt. Other loops cannot add hints."
             )
 
-    def advantages(self, batch: Batch, rewards_R: FloatArray | None = None) -> Advantages:
+    def advantages(self, batch: Rollouts, rewards_R: FloatArray | None = None) -> Advantages:
         """The advantages of a batch. `rewards_R` are total rewards that replace the batch's own, if stored correct
         responses were substituted."""
         baseline = "group" if batch.uniform else self.baseline or "group"
-        return batch_advantages(batch.rollouts(rewards_R), baseline, self.scale, self.weight)
+        return batch_advantages(batch.with_rewards(rewards_R), baseline, self.scale, self.weight)
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import StateError
-from budgetalloc.policies.batch_advantages import Rollouts
+from budgetalloc.policies.rollouts import Rollouts
 
 __all__ = ["CHANGED", "REASON", "Rails"]
 
@@ -65,20 +65,19 @@ class Rails:
         known_R = ~np.isnan(rollouts.success_R)
         if not known_R.any():
             return metrics
-        rollouts = rollouts.without_rule
+        own = rollouts.posterior
         brier, pool = (
             float(np.sum((expected_R - rollouts.success_R)[known_R] ** 2))
-            for expected_R in (rollouts.mean_R, rollouts.earlier.mean_success)
+            for expected_R in (own.mean_R, rollouts.earlier.mean_success)
         )
         count = float(known_R.sum())
         self._learn({"brier": brier, "pool": pool, "rollouts": count})
-        own = rollouts.calibration
-        metrics["baseline/recalibrated"] = float(own.changed_R.mean())
+        metrics["baseline/recalibrated"] = float(own.calibration.changed_R.mean())
         self._moved = self._moved + 1 if metrics["baseline/recalibrated"] > 0.5 else 0
         if self._moved == _MOVED:
-            self._say(CHANGED, "below" if own.lean_R.mean() < 0 else "above", once="changed")
+            self._say(CHANGED, "below" if own.calibration.lean_R.mean() < 0 else "above", once="changed")
         metrics |= {"baseline/brier": brier / count, "baseline/brier_pool_mean": pool / count}
-        return metrics | {"advantage/rms_grpo": float(np.sqrt(rollouts.compared.grpo_R[known_R].mean()))}
+        return metrics | {"advantage/rms_grpo": float(np.sqrt(own.compared.grpo_R[known_R].mean()))}
 
     def _learn(self, step: dict[str, float]) -> None:
         self._sums = {name: _KEPT * self._sums[name] + x for name, x in step.items()}

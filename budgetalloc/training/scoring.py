@@ -13,7 +13,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Policy
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.reward_range import Range, RewardRange
 from budgetalloc.training.success import BoolArray, Returned, Rule, Success, chosen, in_words, rule_of_argument
@@ -120,9 +120,9 @@ class Scoring:
             return self.rule is not None
         return (self.total if self.rule == Rule() else self.range).range is not None
 
-    def look(self, batch: Batch) -> dict[str, float]:
+    def look(self, batch: Rollouts) -> dict[str, float]:
         """Checks a finished step's advantages (`rails`), and returns the metrics of that."""
-        return {} if self.rails is None else self.rails.look(batch.rollouts())
+        return {} if self.rails is None else self.rails.look(batch)
 
     def learn(self, measure: Measure, rewards_R: FloatArray, scores_RF: FloatArray, sums: Sums, policy: Policy) -> None:
         """Learns from all rounds of a finished step. If the range changes, beliefs and memory are rescaled."""

@@ -1,6 +1,7 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -19,18 +20,35 @@ from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.mixture import Mixture
 from budgetalloc.policies.quotas import Shares
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.policies.uniform_groups import uniform_groups
-from budgetalloc.training.batch import Batch, Ended, Round, check_rows
 from budgetalloc.training.domain_learning import quotas_of_prompts
 from budgetalloc.training.downselection import check_trains_at_once, rows_to_train_on
 from budgetalloc.training.learned import Learned
 from budgetalloc.training.log_writer import LogWriter, known_texts
-from budgetalloc.training.open_step import OpenStep
+from budgetalloc.training.open_step import OpenStep, Round, check_rows
 from budgetalloc.training.options import Options
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
 from budgetalloc.training.single_thread import Exclusive
 
-__all__ = ["Session"]
+__all__ = ["Ended", "Session"]
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """The result of a finished step.
+
+    Args:
+        batch: The record of the step; None if no rollout was observed.
+        advantages_R: The advantages of all its rollouts in the order observed, shape (R,).
+        kept_R: The indices of the rollouts to train on: all, unless the policy generates more than it trains on.
+        metrics: Metrics by name.
+    """
+
+    batch: Rollouts | None
+    advantages_R: FloatArray
+    kept_R: IntArray
+    metrics: dict[str, float]
 
 
 class Session:
@@ -247,7 +265,7 @@ class Session:
             step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
             self._open.add(made, measure)
 
-    def record(self, trainer_step: int | None = None) -> Batch:
+    def record(self, trainer_step: int | None = None) -> Rollouts:
         """The record of the rollouts observed so far, at least one, with `trainer_step` (by default the policy's)."""
         at = self.policy.estimator.step if trainer_step is None else trainer_step
         return self._open.record(at, self.scoring.sums, self.costs)
@@ -264,9 +282,10 @@ class Session:
         with self._alone("end()"):
             now, step = self._open, self.step
             now.check_complete()
+            measure = now.used_measure()
             if now.failed:
                 self._now = None
-                metrics = self._learned.learn(None, step, self.options, self._quiet)
+                metrics = self._learned.learn(None, measure, step, self.options, self._quiet)
                 return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
             batch = self.record()
             if advantages_R is None:
@@ -275,10 +294,10 @@ class Session:
                 trained_R = advantages_R[kept_R]
             else:  # those of the rows that the trainer kept
                 kept_R, trained_R = np.arange(len(batch)), advantages_R
-            metrics = self._learned.metrics(batch, trained_R, self.options, self.pool_size)
+            metrics = self._learned.metrics(batch, measure, trained_R, self.options, self.pool_size)
             for write in self.written:
                 write(batch)
-            metrics |= self._learned.learn(batch, step, self.options, self._quiet)
+            metrics |= self._learned.learn(batch, measure, step, self.options, self._quiet)
             self._now = None
             return Ended(batch, advantages_R, kept_R, metrics)
 

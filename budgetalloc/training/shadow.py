@@ -20,7 +20,7 @@ from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import of_advantages
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
@@ -88,7 +88,7 @@ class Shadow:
         if self.session.options.bounds.candidates != 1:
             self.session.pool = prompts.pool
 
-    def watch(self, batch: Batch | None, options: Options) -> dict[str, float]:
+    def watch(self, batch: Rollouts | None, options: Options) -> dict[str, float]:
         """Decides, compares, and learns from a finished step of the run.
 
         Args:
@@ -106,7 +106,7 @@ class Shadow:
         metrics |= {"errors": float(self.errors), "seconds": time.perf_counter() - started}
         return {_PREFIX + name: value for name, value in metrics.items()}
 
-    def _decide(self, batch: Batch) -> dict[str, float]:
+    def _decide(self, batch: Rollouts) -> dict[str, float]:
         """Begins the step that the policy would have had, and drops it after its first request."""
         assert self._offer is not None
         session = self.session
@@ -118,7 +118,7 @@ class Shadow:
                 metrics[name] = float(np.mean(session.policy.belief(chosen_R).moment(1, 1)))
         return metrics
 
-    def _learn(self, batch: Batch | None, options: Options) -> dict[str, float]:
+    def _learn(self, batch: Rollouts | None, options: Options) -> dict[str, float]:
         """Ends a step on the run's rollouts, without those with a hint, from which beliefs do not learn."""
         session = self.session
         rows = np.zeros(0, dtype=np.int64) if batch is None else np.flatnonzero(~batch.hinted_R)

@@ -15,7 +15,7 @@ from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.costs import Cost
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
@@ -178,7 +178,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self._learned = PolicyState(
             trainer, self.session, self.prompts, self.reuse, self.trackers, allow_dataset_change
         )
-        self.batch: Batch | None = None
+        self.batch: Rollouts | None = None
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
         self._held = ExitStack()  # replacements of the trainer's methods during training

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.trl.batch_merge import gather_rounds, merge_rounds, process_share, select_rows
 from budgetalloc.trl.experimental.trees.advantages import tree_advantages
@@ -17,7 +17,7 @@ __all__ = ["batch_to_train_on", "put_advantages"]
 
 
 def batch_to_train_on(
-    training: Training, batch: Batch, sizes: list[int], outputs: list[dict[str, Any]], total: int
+    training: Training, batch: Rollouts, sizes: list[int], outputs: list[dict[str, Any]], total: int
 ) -> tuple[dict[str, Any], FloatArray]:
     """TRL's batch of this process, and the advantages of all processes' rows.
 
@@ -61,7 +61,7 @@ def batch_to_train_on(
     return output, np.asarray(everyones.double().numpy())
 
 
-def _put_branch_advantages(training: Training, batch: Batch, output: dict[str, Any]) -> None:
+def _put_branch_advantages(training: Training, batch: Rollouts, output: dict[str, Any]) -> None:
     """Replaces a number for each rollout by one for each token, which TRL's losses accept; its table gets the means."""
     branch_RT, weight_R = output.pop("branch_ids").cpu().numpy(), output.pop("branch_weights").cpu().double().numpy()
     values_RT = tree_advantages(batch, training.session.options, branch_RT, weight_R)

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from budgetalloc.errors import InputError
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.trl.decision import decide, prefetch_next_step
 from budgetalloc.trl.generation import generate
@@ -17,7 +17,7 @@ from budgetalloc.trl.training import Rows, Training
 __all__ = ["log", "run_step"]
 
 
-def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
+def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts]:
     """TRL's batch to train on, with as many rows as `inputs`, and the record of the step."""
     trainer, session = training.trainer, training.session
     started, generating = time.perf_counter(), 0.0
@@ -52,7 +52,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Batch]:
     return output, batch
 
 
-def log(training: Training, batch: Batch, rounds: int, metrics: dict[str, float]) -> None:
+def log(training: Training, batch: Rollouts, rounds: int, metrics: dict[str, float]) -> None:
     """Writes the step's metrics to the trainer's own log.
 
     TRL's `frac_reward_zero_std` is correct if its rows are unchanged. Otherwise TRL treated each row as a group: its

@@ -14,7 +14,7 @@ from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.prompt_texts import LONGEST
 from budgetalloc.policies import Policy
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
 
 __all__ = ["COLUMNS", "PROMPT_COSTS_FILE", "TRACKERS", "Shown", "TextsOf", "Trackers", "as_markdown"]
@@ -71,7 +71,7 @@ class Trackers:
         reports = names and args.logging_strategy != "no" and trainer.accelerator.is_main_process
         return cls(trainer, policy, names, texts_of) if reports else None
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Rollouts) -> None:
         """Adds a step."""
         self.prompt_costs.add(batch.ids_R, batch.learned_R, batch.lengths_R)
         self._groups.append((batch.counts_G, batch.belief_R.mean[batch.first_G]))

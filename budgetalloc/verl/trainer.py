@@ -56,7 +56,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self._group: int = config.actor_rollout_ref.rollout.n
         self._rollouts: int = config.data.train_batch_size * self._group
         self.batch: Any = None
-        """The record of the last step, a `Batch`."""
+        """The record of the last step, a `Rollouts`."""
         self._watch = UnseenPromptsWarning()
         self._seconds = 0.0
 

@@ -22,10 +22,10 @@ from budgetalloc.cli.parser import parser
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.mixture_state import rule_of
 from budgetalloc.policies.quotas import Quotas
-from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.cost_budget import CostBudget
 from budgetalloc.training.costs import Costs
 from budgetalloc.training.metrics import describe, of_advantages, of_lost
+from budgetalloc.training.open_step import Round, record
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
@@ -69,7 +69,9 @@ def test_getting_started_installs_the_tested_versions():
     commands = [line.strip() for line in text_of("start.md").splitlines() if line.startswith("    pip install")]
     tested = [command for command in commands if "-c constraints/tested.txt" in command]
     assert [command.split("constraints/tested.txt ")[1].split()[0] for command in tested] == ["torch", "'.[trl]'"]
-    pinned = {line.split("==")[0] for line in (ROOT / "constraints/tested.txt").read_text().splitlines() if "==" in line}
+    pinned = {
+        line.split("==")[0] for line in (ROOT / "constraints/tested.txt").read_text().splitlines() if "==" in line
+    }
     assert {"torch", "trl", "transformers"} <= pinned
     for page in ("docs/cli.md", "integrations/README.md", "integrations/trl/README.md"):
         assert "start.md#install)" in (ROOT / page).read_text(encoding="utf-8"), page
@@ -94,9 +96,10 @@ def metrics_of(rewards_R, ids_R, *, policy=None, cost=None, **options):
     made = Round(list(ids_R), rewards_R, rewards_R[:, None], rewards_R, tokens_R, prompt_lengths_R=tokens_R)
     ids_P = list(dict.fromkeys(ids_R))
     step = policy.begin(ids_P, ba.Budget(rollouts=2 * len(ids_P)))
-    batch = Batch.of([made], step, Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0), Sums(), 0)
+    measure = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
+    batch = record([made], step, measure, Sums(), 0)
     costs = Costs.of(cost, ba.adaptive())
-    return describe(batch, **options) | costs.described(batch)
+    return describe(batch, measure, **options) | costs.described(batch)
 
 
 def logged_keys():

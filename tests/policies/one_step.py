@@ -6,7 +6,8 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import factorize
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.beliefs.rewards import to_unit
-from budgetalloc.policies.batch_advantages import Rollouts, batch_advantages
+from budgetalloc.policies.batch_advantages import batch_advantages
+from budgetalloc.policies.rollouts import Rollouts
 
 
 def rollouts_of(
@@ -24,12 +25,15 @@ def rollouts_of(
         success_R=unit_R if success_R is None else np.asarray(success_R, dtype=float),
         belief_R=belief_R,
         baseline_R=belief_R,
-        prior=(0.0, 0.0),
+        prior=Beta(np.full(len(ids), 1e-12), np.full(len(ids), 1e-12)),  # none
         earlier=earlier or Sums(),
         reward_range=(low, high) if success_R is None else None,
         jump=high - low,
         expected_R=None if expected_R is None else np.asarray(expected_R, dtype=float),
-        lengths_R=lengths_R,
+        lengths_R=np.zeros(len(ids), dtype=int) if lengths_R is None else lengths_R,
+        round_R=np.zeros(len(ids), dtype=int),
+        hinted_R=np.zeros(len(ids), dtype=bool),
+        scores_RF=rewards_R[:, None],
     )
 
 

@@ -10,7 +10,8 @@ from one_step import rollouts_of
 
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import Beta
-from budgetalloc.policies.batch_advantages import Rollouts, batch_advantages
+from budgetalloc.policies.batch_advantages import batch_advantages
+from budgetalloc.policies.rollouts import Rollouts
 
 steps = st.builds(
     lambda seed, prompts, rounds: random_step(seed, prompts, rounds),
@@ -108,7 +109,7 @@ def test_right_beliefs_are_hardly_moved():
     p_P = rng.uniform(0.02, 0.98, 4096)
     success_R = (rng.random(4096) < p_P).astype(float)
     made = rollouts_of(success_R, range(4096), belief_R=Beta(1e4 * p_P, 1e4 * (1 - p_P)))
-    assert np.abs(made.mean_R - p_P).max() < 0.02
+    assert np.abs(made.posterior.mean_R - p_P).max() < 0.02
 
 
 def test_a_model_that_learns_quickly_keeps_its_advantages():

@@ -6,8 +6,8 @@ import pytest
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.policies.costs.prices import Seconds
-from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.costs import Clock, Costs
+from budgetalloc.training.open_step import Round, record
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
 
@@ -24,7 +24,7 @@ def batch_of(lengths_R, prompt_lengths_R, hinted=(), ids_R=IDS):
             lengths = np.array(lengths_R)[at], with_hint, np.array(prompt_lengths_R)[at]
             rounds.append(Round([ids_R[k] for k in at], zeros_R, zeros_R[:, None], zeros_R, *lengths))
     step = ba.adaptive().begin(sorted(set(ids_R)), ba.Budget(4, floor=0, min_group=1))
-    return Batch.of(rounds, step, Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0), Sums(), 0)
+    return record(rounds, step, Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0), Sums(), 0)
 
 
 def test_a_rollout_costs_its_answer_and_its_share_of_the_prompt():

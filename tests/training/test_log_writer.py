@@ -4,8 +4,8 @@ import numpy as np
 
 import budgetalloc as ba
 from budgetalloc.logs.progress import read_progress
-from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.log_writer import LogWriter
+from budgetalloc.training.open_step import Round, record
 from budgetalloc.training.scoring import Scoring
 
 REWARDS_R = np.array([0.0, 3.0, 3.0])
@@ -20,7 +20,7 @@ def opened():
     success_R = measure.success(REWARDS_R, scores_RF)
     step.observe(["a", "b", "a"], REWARDS_R, success_R)
     made = Round(["a", "b", "a"], REWARDS_R, scores_RF, success_R, np.array([5, 6, 7]))
-    return policy, scoring, step, Batch.of([made], step, measure, scoring.sums, trainer_step=3)
+    return policy, scoring, step, record([made], step, measure, scoring.sums, trainer_step=3)
 
 
 def test_written_is_each_rollout_the_text_of_each_prompt_once_and_the_time(tmp_path):

@@ -16,9 +16,9 @@ from budgetalloc.logs.progress import Progress
 from budgetalloc.report import comparison_report, report
 from budgetalloc.report.json_report import as_json
 from budgetalloc.report.run_comparison import Side
-from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.log_writer import append
 from budgetalloc.training.metrics import describe, share_without_spread
+from budgetalloc.training.open_step import Round, record
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
 from budgetalloc.values import mixed_group
@@ -40,8 +40,8 @@ def test_the_shares_of_groups_are_those_of_their_rollouts_without_a_hint(rounds)
     policy.observe(["a", "a", 7], [1, 0, 1])
     step = policy.begin(["a", "b", 7], ba.Budget(rollouts=6))
     measure = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
-    batch = Batch.of([as_round(*each) for each in rounds], step, measure, Sums(), trainer_step=0)
-    metrics = describe(batch)
+    batch = record([as_round(*each) for each in rounds], step, measure, Sums(), trainer_step=0)
+    metrics = describe(batch, measure)
     groups = {}
     for name, reward, hinted in zip(batch.ids_R, batch.rewards_R.tolist(), batch.hinted_R.tolist(), strict=True):
         groups.setdefault(name, [])
@@ -87,8 +87,9 @@ def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
     rewards_R = scores_RF.sum(axis=1)
     step = ba.uniform().begin(sorted(set(ids)), ba.Budget(rollouts=8))
     made = Round(list(ids), rewards_R, scores_RF, scores_RF[:, 0], np.ones(len(ids), int))
-    batch = Batch.of([made], step, Measure(Rule((0,)), (0.0, 1.0), ("right", "tidy")), Sums(), trainer_step=0)
-    metrics = describe(batch)
+    measure = Measure(Rule((0,)), (0.0, 1.0), ("right", "tidy"))
+    batch = record([made], step, measure, Sums(), trainer_step=0)
+    metrics = describe(batch, measure)
     assert sum(metrics[f"frac_{kind}"] for kind in KINDS) == pytest.approx(1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.jsonl"
@@ -106,7 +107,7 @@ def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
 def test_single_rollouts_are_not_without_gradient():
     made = as_round([("a", 1.0), ("b", 0.0)], False)
     measure = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
-    batch = Batch.of([made], ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4)), measure, Sums(), trainer_step=0)
+    batch = record([made], ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4)), measure, Sums(), trainer_step=0)
     assert share_without_spread(batch) == 0.0
-    metrics = describe(batch)
+    metrics = describe(batch, measure)
     assert [metrics[f"frac_{kind}"] for kind in KINDS] == [0, 0, 0, 0, 1]

@@ -125,7 +125,7 @@ def test_beliefs_move_to_another_reward_range_or_weight_on_loading(tmp_path, fir
     resumed.begin(NAMES, 16, 4)
     resumed.observe(resumed.request(), GRADED, np.ones(16))
     batch = resumed.end().batch
-    assert batch.measure.reward_range == pytest.approx((0.0, high))
+    assert batch.reward_range == pytest.approx((0.0, high))
     if second is None:  # learned from now on
         assert resumed.scoring.range.range == pytest.approx((0.0, 10.0))
         assert mean_success(resumed) == pytest.approx(GRADED.mean() / 10, abs=0.03)
@@ -211,7 +211,7 @@ def test_a_rollout_is_compared_with_earlier_rounds_and_not_with_later_ones():
     batch = session.record()
     assert batch.round_R.tolist() == round_R
     expected_R = ba.group_advantages(rewards_R, ids_R, "posterior", "none", belief_R=batch.baseline_R, round_R=round_R)
-    baseline_R = batch_advantages(batch.rollouts(), "posterior", "none").baseline_R
+    baseline_R = batch_advantages(batch, "posterior", "none").baseline_R
     assert np.array(rewards_R) - baseline_R == pytest.approx(expected_R)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.trl.experimental.sampling import SampledCompletion, as_messages
 
 __all__ = ["lengths", "samples_of"]
@@ -23,7 +23,7 @@ def lengths(sampled: Sequence[SampledCompletion]) -> tuple[IntArray, IntArray]:
 
 
 def samples_of(
-    batch: Batch,
+    batch: Rollouts,
     kept_R: Iterable[int],
     completions: Sequence[SampledCompletion],
     advantages_R: FloatArray,

@@ -11,7 +11,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import StateError, UnsupportedError
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.trl.batch_merge import merge_rounds, select_rows
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer, Stored, Substitution
 
@@ -43,7 +43,7 @@ class Reuse:
 
     # --- AR3PO: a stored correct response for a wrong one, before the advantages ------------------------------------
 
-    def substitute(self, output: dict[str, Any], batch: Batch) -> Substitution | None:
+    def substitute(self, output: dict[str, Any], batch: Rollouts) -> Substitution | None:
         """The wrong rows that get a stored correct response; stores the new correct ones."""
         _check_columns(output)
         if not isinstance(self.buffer, CorrectResponseBuffer):
@@ -78,7 +78,7 @@ class Reuse:
 
     # --- Skywork R1V2: stored samples for rows without signal, after the advantages ---------------------------------
 
-    def refill(self, output: dict[str, Any], batch: Batch, kept_R: IntArray) -> dict[str, Any]:
+    def refill(self, output: dict[str, Any], batch: Rollouts, kept_R: IntArray) -> dict[str, Any]:
         """The batch with stored samples in place of rows without signal; stores the rows with signal.
 
         Args:

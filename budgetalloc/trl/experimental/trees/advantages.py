@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.policies.batch_advantages import batch_advantages
-from budgetalloc.training.batch import Batch
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 from budgetalloc.trl.experimental.trees.growth import WAVE
 
@@ -81,13 +81,13 @@ def branch_advantages(
     return advantages_RT
 
 
-def tree_advantages(batch: Batch, options: Options, branch_RT: IntArray, weight_R: FloatArray) -> FloatArray:
+def tree_advantages(batch: Rollouts, options: Options, branch_RT: IntArray, weight_R: FloatArray) -> FloatArray:
     """The advantages of a step's tokens, shape (R, T), with the baseline and scale of `options`.
 
     Under the baseline "posterior", the prompt's history counts as evidence beside its other trees. The scale is that
     of the same step with separate rollouts.
     """
-    rollouts, posterior = batch.rollouts(), options.baseline == "posterior" and not batch.uniform
+    rollouts, posterior = batch, options.baseline == "posterior" and not batch.uniform
     history = batch.baseline_R
     if posterior:
         rollouts = replace(rollouts, expected_R=history.mean)

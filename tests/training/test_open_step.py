@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.training.batch import Batch, Round
 from budgetalloc.training.log_writer import append
+from budgetalloc.training.open_step import Round, record
 from budgetalloc.training.scoring import Measure
 from budgetalloc.training.success import Rule
 
@@ -28,7 +28,7 @@ def as_batch(rounds, policy=None, step=0, measure=None):
     policy = policy or ba.uniform()
     ids_P = list(dict.fromkeys(name for each in rounds for name in each.ids_R))
     opened = policy.begin(ids_P, ba.Budget(rollouts=2 * len(ids_P)))
-    return Batch.of(rounds, opened, measure or Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), step)
+    return record(rounds, opened, measure or Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), step)
 
 
 @given(st.lists(st.tuples(st.lists(rollouts, min_size=1, max_size=6), st.booleans()), min_size=1, max_size=4))
@@ -73,9 +73,9 @@ def test_advantages_are_computed_from_success_as_it_was_measured():
     rewards_R, success_R = np.array([2.0, 0.0]), np.array([1.0, 0.0])
     made = Round(["a", "b"], rewards_R, rewards_R[:, None], success_R, np.array([4, 4]))
     step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
-    batch = Batch.of([made], step, Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), trainer_step=0)
-    assert batch.rollouts().line.at(np.array([0.0, 0.5])).tolist() == [0.0, 1.0]
-    swapped = batch.rollouts(np.array([2.0, 1.5]))  # a stored correct response in place of the failure
+    batch = record([made], step, Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), trainer_step=0)
+    assert batch.posterior.line.at(np.array([0.0, 0.5])).tolist() == [0.0, 1.0]
+    swapped = batch.with_rewards(np.array([2.0, 1.5]))  # a stored correct response in place of the failure
     assert (swapped.rewards_R.tolist(), swapped.success_R.tolist()) == ([2.0, 1.5], [1.0, 1.0])
     hinted = as_batch([as_round([("a", 0.0, 3)]), as_round([("a", 1.0, 4)], hinted=True)])
     assert (hinted.sums().n, hinted.sums().s) == (1, 0)  # rollouts with a hint teach nothing of the prompt
