@@ -242,3 +242,25 @@ def test_errors_have_two_bases(error, base):
 
 def test_the_version_is_a_version():
     assert [part.isdigit() for part in budgetalloc.__version__.split(".")] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "message"),
+    [
+        ("transformers", "from budgetalloc.trl import AdaptiveGRPOCallback", "AdaptiveGRPOCallback needs transformers"),
+        ("trl", "from budgetalloc.trl import AdaptiveRolloutWorker", "AdaptiveRolloutWorker needs trl"),
+        (
+            "pandas",
+            "ba.compare({'u': ba.uniform()}, ba.testing.log_of(ba.testing.three_kinds(), 2), 8)",
+            "needs pandas",
+        ),
+    ],
+)
+def test_what_needs_an_extra_that_is_missing_names_the_extra(missing, code, message):
+    program = f"import sys; sys.modules[{missing!r}] = None; import budgetalloc as ba; {code}"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 1
+    error = run.stderr.splitlines()[-1]
+    assert "UnsupportedError" in error
+    assert message in error
+    assert "pip install" in error

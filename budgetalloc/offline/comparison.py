@@ -16,6 +16,7 @@ from budgetalloc.errors import (
     check_list,
     check_seed,
     check_type,
+    imported,
 )
 from budgetalloc.logs.chunk import Chunk
 from budgetalloc.offline.intervals import interval
@@ -169,12 +170,12 @@ def compare(
     at_most            0.75      0.81
     modelled           0.00      0.06
     """
-    import pandas as pd  # before the replays; the command line needs no pandas
-
+    pandas = imported("pandas", "compare", "logs", " Or use summarise(comparisons(...)).")  # before the replays
     steps_seen = comparisons(
         policies, world, budget, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
     )
-    return pd.DataFrame(summarise(steps_seen)).set_index("policy")
+    table: pd.DataFrame = pandas.DataFrame(summarise(steps_seen))
+    return table.set_index("policy")
 
 
 def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.beliefs.variance import GROUP
 from budgetalloc.errors import InputError
 from budgetalloc.policies.advantages import EPS, Baseline, Scale, Weight, group_advantages
-from budgetalloc.policies.posterior_baseline import PosteriorBaseline
+from budgetalloc.policies.posterior_baseline import PosteriorBaseline, by_beliefs, by_rule
 from budgetalloc.policies.rollouts import Rollouts
 
 __all__ = ["LARGEST", "Advantages", "batch_advantages"]
@@ -69,7 +69,7 @@ def batch_advantages(rollouts: Rollouts, baseline: Baseline, scale: Scale, weigh
             return Advantages(np.zeros(rows), rewards_R - away_R)
         values_R = group_advantages(rewards_R, ids_R, baseline, scale, weight, lengths_R=lengths_R)
         return Advantages(values_R, rewards_R - away_R)
-    own = rollouts.posterior if baseline == "posterior" else rollouts.by_rule
+    own = by_beliefs(rollouts) if baseline == "posterior" else by_rule(rollouts)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R
     trained_R = ~np.isnan(expected_R)
     fresh_R = np.where(trained_R, rewards_R, np.nan)

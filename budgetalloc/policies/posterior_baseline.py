@@ -1,8 +1,8 @@
 """What is expected of a step's rollouts, each without its own reward: the posterior baseline and its deviation."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,9 @@ from budgetalloc.beliefs.expected_reward import Line, Sums, reward_line
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.variance import GROUP, Known, deviations, grpo_square, share_alike, variances
 from budgetalloc.policies.advantages import EPS, posterior_mean, sum_until
+from budgetalloc.policies.rollouts import Rollouts
 
-if TYPE_CHECKING:
-    from budgetalloc.policies.rollouts import Rollouts
-
-__all__ = ["PosteriorBaseline"]
+__all__ = ["PosteriorBaseline", "by_beliefs", "by_rule", "sums_of"]
 
 _BoolArray = NDArray[np.bool_]
 
@@ -73,7 +71,7 @@ class PosteriorBaseline:
             train on; or None.
     """
 
-    rollouts: "Rollouts"
+    rollouts: Rollouts
     rule_R: FloatArray | None = None
 
     @cached_property
@@ -198,3 +196,20 @@ class PosteriorBaseline:
             same=alike * (1 - graded) ** GROUP,
             step=step,
         )
+
+
+@lru_cache(maxsize=2)  # advantages, rails and metrics of a step ask for the same
+def by_beliefs(rollouts: Rollouts) -> PosteriorBaseline:
+    """What is expected of each rollout by the beliefs."""
+    return PosteriorBaseline(rollouts)
+
+
+def by_rule(rollouts: Rollouts) -> PosteriorBaseline:
+    """What is expected of each rollout by the policy's own rule; without one, by the beliefs."""
+    return by_beliefs(rollouts) if rollouts.expected_R is None else PosteriorBaseline(rollouts, rollouts.expected_R)
+
+
+def sums_of(rollouts: Rollouts) -> Sums:
+    """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left out."""
+    learned = replace(rollouts, success_R=rollouts.learned_R) if rollouts.hinted_R.any() else rollouts
+    return by_rule(learned).compared.step

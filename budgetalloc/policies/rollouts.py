@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,6 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.policies.posterior_baseline import PosteriorBaseline
 
 __all__ = ["Rollouts"]
 
@@ -92,16 +90,6 @@ class Rollouts:
         """`success_R`, with NaN for rollouts with a hint, from which beliefs do not learn."""
         return np.where(self.hinted_R, np.nan, self.success_R)
 
-    @cached_property
-    def posterior(self) -> PosteriorBaseline:
-        """What is expected of each rollout by the beliefs."""
-        return PosteriorBaseline(self)
-
-    @cached_property
-    def by_rule(self) -> PosteriorBaseline:
-        """What is expected of each rollout by the policy's own rule; without one, by the beliefs."""
-        return self.posterior if self.expected_R is None else PosteriorBaseline(self, self.expected_R)
-
     def with_rewards(self, rewards_R: FloatArray | None) -> "Rollouts":
         """The same rollouts with other total rewards, where stored correct responses were substituted; None for no
         change. A rollout with a new reward is a success."""
@@ -109,8 +97,3 @@ class Rollouts:
             return self
         success_R = np.where(np.isnan(rewards_R) | (rewards_R == self.rewards_R), self.success_R, 1.0)
         return replace(self, rewards_R=rewards_R, success_R=success_R)
-
-    def sums(self) -> Sums:
-        """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left out."""
-        rollouts = replace(self, success_R=self.learned_R) if self.hinted_R.any() else self
-        return rollouts.by_rule.compared.step

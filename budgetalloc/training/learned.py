@@ -7,6 +7,7 @@ from typing import Any
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.policies import Policy, Step
+from budgetalloc.policies.posterior_baseline import sums_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.costs import Costs
@@ -55,7 +56,7 @@ class Learned:
         if batch is not None:
             self.costs.learn(batch, lost)
             metrics = of_lost(lost_R, batch.belief_R) | learn_mixture(self.quotas, options, batch, step, quiet)
-            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, batch.sums(), self.policy)
+            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, sums_of(batch), self.policy)
         return metrics if self.shadow is None else metrics | self.shadow.watch(batch, options)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -8,6 +8,7 @@ import numpy as np
 from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds, rollouts_by_kind
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, extremes, unequal
+from budgetalloc.policies.posterior_baseline import by_beliefs
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.success_measure import Measure
@@ -41,7 +42,7 @@ def describe(
         metrics["success"] = float(np.mean(success_R))
         metrics["brier"] = float(np.mean((belief_R.mean - success_R) ** 2))
         metrics["brier_pool_mean"] = float(np.mean((batch.earlier.mean_success - success_R) ** 2))
-        predicted_R = batch.posterior.line.at(batch.belief_R.mean)[rows]
+        predicted_R = by_beliefs(batch).line.at(batch.belief_R.mean)[rows]
         metrics |= explained(batch.rewards_R[rows], predicted_R)
         metrics |= by_kind(success_R, belief_R, batch.prior.take(rows))
     metrics["rewards_clipped"] = float(measure.count_clipped(batch.rewards_R, batch.scores_RF))

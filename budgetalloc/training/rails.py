@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import StateError
+from budgetalloc.policies.posterior_baseline import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 
 __all__ = ["CHANGED", "REASON", "Rails"]
@@ -65,7 +66,7 @@ class Rails:
         known_R = ~np.isnan(rollouts.success_R)
         if not known_R.any():
             return metrics
-        own = rollouts.posterior
+        own = by_beliefs(rollouts)
         brier, pool = (
             float(np.sum((expected_R - rollouts.success_R)[known_R] ** 2))
             for expected_R in (own.mean_R, rollouts.earlier.mean_success)

@@ -6,6 +6,8 @@ torch and trl are imported at the first use of a name, because the rules of `com
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from budgetalloc.errors import imported
+
 if TYPE_CHECKING:
     from budgetalloc.trl.callback import AdaptiveGRPOCallback
     from budgetalloc.trl.checkpoints import last_checkpoint
@@ -23,6 +25,8 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'budgetalloc.trl' has no attribute {name!r}")
+    for library in ("torch", "transformers", "trl"):
+        imported(library, f"budgetalloc.trl.{name}", "trl")
     return getattr(importlib.import_module(_LATER[name]), name)
 
 

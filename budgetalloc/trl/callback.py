@@ -65,8 +65,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             dataset. "all": the whole train dataset. Default: the policy's needs.
         baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs, but `scale` is
             `GRPOConfig.scale_rewards` if that is not TRL's default, "group": with `scale_rewards="none"`, as in Dr.
-            GRPO (arXiv 2503.20783), advantages are plain differences under every policy. A batch whose rows are
-            unchanged keeps TRL's advantages, unless one of the three is given and differs from the trainer's.
+            GRPO (arXiv 2503.20783), differences are not divided by a deviation under any policy. A batch whose rows
+            are unchanged keeps TRL's advantages, unless one of the three is given and differs from the trainer's.
         floor: Fewest rollouts of a prompt; by default, 2 with `candidates=1` and 0 otherwise.
         cap: Most rollouts of a prompt; by default, 8 times `num_generations` (more if there are too few prompts).
         min_group: Smallest group that is not empty. Default: the policy's needs.

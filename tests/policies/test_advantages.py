@@ -12,6 +12,7 @@ from one_step import advantages_of_step, rollouts_of
 from budgetalloc import Beta, InputError, group_advantages
 from budgetalloc.policies.advantages import whitened
 from budgetalloc.policies.batch_advantages import batch_advantages
+from budgetalloc.policies.posterior_baseline import by_beliefs
 
 LIMITS = settings(max_examples=150, deadline=None)
 nan = float("nan")
@@ -361,7 +362,7 @@ def test_rewards_in_the_unit_interval_are_as_group_advantages_has_them(data, bas
     if baseline == "posterior":  # whose size is that of GRPO
         away = group_advantages(rewards, ids, baseline, "none", belief_R=belief_R)
         known = ~np.isnan(made.rewards_R)
-        if not made.posterior.calibration.changed_R.any():
+        if not by_beliefs(made).calibration.changed_R.any():
             assert (made.rewards_R - batch.baseline_R)[known] == pytest.approx(away[known], rel=1e-12, abs=1e-12)
     elif batch.values_R.any():
         plain = group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths(ids))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
+from budgetalloc.policies.posterior_baseline import by_beliefs, sums_of
 from budgetalloc.training.log_writer import append
 from budgetalloc.training.open_step import Round, record
 from budgetalloc.training.scoring import Measure
@@ -74,9 +75,9 @@ def test_advantages_are_computed_from_success_as_it_was_measured():
     made = Round(["a", "b"], rewards_R, rewards_R[:, None], success_R, np.array([4, 4]))
     step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
     batch = record([made], step, Measure(Rule(), (0.0, 2.0), ("reward",), slope=1.0), Sums(), trainer_step=0)
-    assert batch.posterior.line.at(np.array([0.0, 0.5])).tolist() == [0.0, 1.0]
+    assert by_beliefs(batch).line.at(np.array([0.0, 0.5])).tolist() == [0.0, 1.0]
     swapped = batch.with_rewards(np.array([2.0, 1.5]))  # a stored correct response in place of the failure
     assert (swapped.rewards_R.tolist(), swapped.success_R.tolist()) == ([2.0, 1.5], [1.0, 1.0])
     hinted = as_batch([as_round([("a", 0.0, 3)]), as_round([("a", 1.0, 4)], hinted=True)])
-    assert (hinted.sums().n, hinted.sums().s) == (1, 0)  # rollouts with a hint teach nothing of the prompt
+    assert (sums_of(hinted).n, sums_of(hinted).s) == (1, 0)  # rollouts with a hint teach nothing of the prompt
     assert (batch.prior.alpha_P.tolist(), batch.prior.beta_P.tolist()) == ([0.5, 0.5], [0.5, 0.5])

@@ -59,6 +59,16 @@ def test_a_trl_without_the_seam(build, monkeypatch, name):
         AdaptiveGRPOCallback(trainer)
 
 
+@pytest.mark.parametrize(
+    ("version", "warned"), [("1.12.0", 1), ("1.14.2", 0), (trl.__version__, 0), ("1.17.0.dev0", 1)]
+)
+def test_an_untested_version_of_trl_is_said(build, monkeypatch, caplog, version, warned):
+    trainer = build()
+    monkeypatch.setattr(trl, "__version__", version)
+    AdaptiveGRPOCallback(trainer, ba.uniform())
+    assert caplog.text.count(f"TRL {version} is not tested with this budgetalloc") == warned
+
+
 @pytest.mark.parametrize("policy", ["thompson", ba.thompson, ba.thompson()])
 def test_a_policy_is_given_by_name_by_function_or_made(build, policy):
     assert AdaptiveGRPOCallback(build(), policy).policy.name == ba.thompson().name
