@@ -1,1 +1,1 @@
-"""What rollouts cost in tokens, in trees and over a run, and bandits for a setting of a run."""
+"""What rollouts cost, the budget of each step of a run, and a bandit for a setting of a run."""
