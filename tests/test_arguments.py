@@ -23,7 +23,7 @@ from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
 from budgetalloc.policies import bounds, downselect, growing_groups, hints, mixture
-from budgetalloc.policies.costs import pacing, tokens, trees
+from budgetalloc.policies.costs import pacing
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
 from budgetalloc.policies.published.in_rounds import dars, xrpo
@@ -285,21 +285,6 @@ ROWS = [
     row(downselect.pairwise_extremes, ids_R=IDS, advantages_R=REWARDS, rows=4),
     row(downselect.weighted_resample, weights_J=[3.0, 0, 1], size=4, draws=2, rng=np.random.default_rng(0)),
     # costs
-    row(tokens.budget_partition, n=8, budgets=[512, 1024]),
-    row(
-        tokens.length_caps,
-        ids_P=["a", "b"],
-        ids_R=IDS,
-        lengths_R=[10.0] * 6,
-        rewards_R=REWARDS,
-        longest=100,
-        factor=1.5,
-        least=1,
-    ),
-    row(tokens.curriculum_budget, step=10),
-    row(trees.aepo_split, k=16, entropy_root=1.0, entropy_tool=1.0),
-    row(trees.aepo_branch_probability, entropy_change=[0.5], consecutive=[0], alpha=0.5),
-    row(trees.latr_split, rollouts=8, step=10, schedule={0: 1.0, 10: 0.5}),
     row(pacing.Horizon, rollouts=40, steps=4, low=0, high=20),
     row(pacing.Horizon.bounds, of=lambda: HORIZON, step=1, spent=10),
     row(pacing.Horizon.plan, of=lambda: HORIZON, rule=lambda step, spent: 10),
@@ -383,12 +368,6 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "d3s_schedule": {"progress": [1.5]},
     "growing": {"first": [0], "most": [1], "rounds": [1]},
     "on_all_fail": {"rollouts": [0], "unhinted": [4], "share": [1], "fewest": [0]},
-    "budget_partition": {"n": [1], "budgets": [[], [0]]},
-    "length_caps": {"lengths_R": [[1, 2], [-1] * 6], "longest": [0], "quantile": [1.1], "factor": [0]},
-    "curriculum_budget": {"step": [-1], "decay": [0], "every": [0], "last": [0]},
-    "aepo_split": {"k": [0], "entropy_root": [NAN]},
-    "aepo_branch_probability": {"entropy_change": [[NAN]], "consecutive": [[-1]]},
-    "latr_split": {"schedule": [{5: 1.0}, {0: 1.5}], "step": [-1]},
     "Horizon": {"rollouts": [0], "steps": [0], "low": [-1]},
     "Horizon.fit": {"wish": [NAN], "step": [4]},
     "constant": {"spent": [-1]},

@@ -1,1 +1,1 @@
-"""What rollouts cost in tokens, in trees and over a run."""
+"""What rollouts cost, and the budget of each step of a run."""

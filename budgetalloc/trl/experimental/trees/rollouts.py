@@ -10,10 +10,15 @@ import torch
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_integer, check_number, check_seed
 from budgetalloc.policies import Policy
-from budgetalloc.policies.costs.trees import aepo_branch_probability, aepo_split, latr_split
 from budgetalloc.training.options import Options
 from budgetalloc.trl.experimental.trees.engines import engine_of
 from budgetalloc.trl.experimental.trees.growth import Leaf, grow
+from budgetalloc.trl.experimental.trees.splits import (
+    aepo_branch_probability,
+    aepo_split,
+    checked_schedule,
+    latr_split,
+)
 
 __all__ = ["Trees", "refusals"]
 
@@ -36,7 +41,7 @@ class Trees:
         points: The lengths in tokens at which rollouts may branch, increasing; a number n stands for n, 2n, 3n, ...
         roots: The share of a prompt's rollouts that begin at the prompt, in (0, 1]. "aepo": the share of AEPO (arXiv
             2510.14545), with the entropies of the step before, of first blocks and of later ones; half in the first
-            step of a run. A schedule by step, such as `policies.costs.trees.LATR_MATH`: all but the tree's share
+            step of a run. A schedule by step, such as `splits.LATR_MATH`: all but the tree's share
             (LATR), and one. In any case at least two, or the only rollout.
         branch: "even": at each point, as many rollouts branch as may, chosen evenly (TreePO, arXiv 2508.17445).
             "entropy": each with the probability `aepo_branch_probability`, whose dH is the mean entropy of its last
@@ -64,7 +69,9 @@ class Trees:
         if not each or self.points != sorted(set(self.points)):
             raise InputError(f"points={points!r}: give increasing lengths in tokens, such as [64, 128], or one number.")
         self.every = isinstance(points, int)
-        if not isinstance(roots, Mapping) and roots != "aepo":
+        if isinstance(roots, Mapping):
+            roots = checked_schedule(roots)
+        elif roots != "aepo":
             roots = check_number("roots", roots, 0, 1)
             if not roots:
                 raise InputError("roots=0: give a share above 0, such as 0.5, a schedule, or 'aepo'.")
@@ -76,7 +83,6 @@ class Trees:
         self._ids: list[Id] | None = None
         self._leaves: list[Leaf] = []
         self._waves = itertools.count()  # goes on, because the rounds of a step are merged
-        self.roots_of(8, 0)  # raises if a schedule is wrong
 
     def roots_of(self, count: int, step: int) -> int:
         """How many of a prompt's rollouts begin at the prompt."""

@@ -1,16 +1,25 @@
 """How rollouts are divided between fresh ones and branches: known answers."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc.policies.costs.trees import LATR_MATH, aepo_branch_probability, aepo_split, latr_split
+from budgetalloc import InputError
+from budgetalloc.trl.experimental.trees import Trees
+from budgetalloc.trl.experimental.trees.splits import (
+    LATR_COUNTDOWN,
+    LATR_MATH,
+    aepo_branch_probability,
+    aepo_split,
+    latr_split,
+)
 
 
 def test_aepo_gives_half_from_scratch_where_entropies_are_equal_and_one_at_least():
     assert aepo_split(16, 1.3, 1.3) == (8, 8)
     assert aepo_split(10, 1.0, 0.0) == (7, 3)  # 10 / (1 + e^-1) = 7.31
-    assert aepo_split(10, 1.0, 0.0, beta=3) == (10, 0)  # 9.53
+    assert aepo_split(10, 3.0, 0.0) == (10, 0)  # 9.53
     assert aepo_split(16, 0, 1e9) == (1, 15)
     assert aepo_split(1, 0, 5) == (1, 0)
 
@@ -32,8 +41,20 @@ def test_branches_in_a_row_make_the_next_less_likely():
 
 
 def test_latr_trades_trees_for_plain_samples_over_the_run():
-    assert [latr_split(8, step)[0] for step in (0, 9, 10, 19, 20, 79, 80, 199, 200, 10**6)] == [
+    assert [latr_split(8, step, LATR_COUNTDOWN)[0] for step in (0, 9, 10, 19, 20, 79, 80, 199, 200, 10**6)] == [
         *(8, 8, 6, 6, 4, 4, 2, 2, 0, 0)
     ]
     assert [latr_split(4, step, LATR_MATH)[0] for step in (99, 100, 200, 300)] == [4, 3, 2, 1]
-    assert [latr_split(5, step) for step in (0, 10, 20, 80, 200)] == [(5, 0), (4, 1), (3, 2), (1, 4), (0, 5)]
+    assert [latr_split(5, step, LATR_COUNTDOWN) for step in (0, 10, 20, 80, 200)] == [
+        (5, 0),
+        (4, 1),
+        (3, 2),
+        (1, 4),
+        (0, 5),
+    ]
+
+
+@pytest.mark.parametrize("roots", [{10: 0.5}, {0: 1.5}, {0.5: 1.0}, {}])
+def test_a_schedule_is_checked_where_it_is_given(roots):
+    with pytest.raises(InputError, match="roots"):
+        Trees(8, roots=roots)
