@@ -69,7 +69,9 @@ def test_getting_started_installs_the_tested_versions():
     commands = [line.strip() for line in text_of("start.md").splitlines() if line.startswith("    pip install")]
     tested = [command for command in commands if "-c constraints/tested.txt" in command]
     assert [command.split("constraints/tested.txt ")[1].split()[0] for command in tested] == ["torch", "'.[trl]'"]
-    pinned = {line.split("==")[0] for line in (ROOT / "constraints/tested.txt").read_text().splitlines() if "==" in line}
+    pinned = {
+        line.split("==")[0] for line in (ROOT / "constraints/tested.txt").read_text().splitlines() if "==" in line
+    }
     assert {"torch", "trl", "transformers"} <= pinned
     for page in ("docs/cli.md", "integrations/README.md", "integrations/trl/README.md"):
         assert "start.md#install)" in (ROOT / page).read_text(encoding="utf-8"), page

@@ -142,7 +142,9 @@ def test_a_damaged_rule_changes_nothing(change):
 def gains(place_R, size_R):
     """A step of rollouts with these domains and absolute advantages."""
     nothing = np.zeros(0)
-    return DomainStep(np.zeros(0, dtype=int), *[nothing] * 4, np.array(place_R, dtype=int), *[nothing] * 5, np.array(size_R))
+    return DomainStep(
+        np.zeros(0, dtype=int), *[nothing] * 4, np.array(place_R, dtype=int), *[nothing] * 5, np.array(size_R)
+    )
 
 
 def test_the_scores_of_adept_by_hand():
