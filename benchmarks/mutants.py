@@ -54,7 +54,10 @@ TESTS = {
     "solvers/milp": (["solvers/test_exact.py"], ["certify", "highs"]),
     "solvers/cp_sat": (["solvers/test_exact.py"], ["ortools"]),
     "beliefs/estimator": (
-        ["beliefs/test_estimator.py", "beliefs/test_cold_start.py", "beliefs/test_graded_success.py"],
+        [
+            *("beliefs/test_estimator.py", "beliefs/test_saved_evidence.py"),
+            *("beliefs/test_cold_start.py", "beliefs/test_graded_success.py"),
+        ],
         ["BetaEstimator", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "cold", "load_state_dict"))],
     ),
     "beliefs/ids": (["beliefs/test_ids.py"], ["check_ids", "text_id"]),
@@ -62,10 +65,6 @@ TESTS = {
     "beliefs/memory": (["beliefs/test_memory.py"], ["Memory"]),
     "beliefs/cold_start": (["beliefs/test_cold_start.py"], []),
     "beliefs/graded_success": (["beliefs/test_graded_success.py", "beliefs/test_estimator.py"], []),
-    "beliefs/saved_evidence": (
-        ["beliefs/test_saved_evidence.py", "beliefs/test_estimator.py"],
-        ["BetaEstimator.load_state_dict"],
-    ),
     "beliefs/posterior": (
         ["beliefs/test_posterior.py", "test_values.py", "beliefs/test_graded_success.py"],
         [

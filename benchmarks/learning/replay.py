@@ -20,7 +20,6 @@ steps (95 %); one seed of the policies.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,10 +170,8 @@ def check_model(log: Log, prior: float = 0.5, near: int = 2) -> tuple[float, flo
     return float(scores.mean()), float(mixed_GN[np.arange(len(n)), n].mean()), float(real.mean())
 
 
-def report(
-    log: Log, setting: str, names: list[str], seed: int, near: dict[str, int], step: int = STEP
-) -> dict[str, list[float]]:
-    """Prints the table; returns each policy's share of the oracle's gain, with its interval."""
+def report(log: Log, setting: str, names: list[str], seed: int, near: dict[str, int], step: int = STEP) -> None:
+    """Prints the table: each policy's share of the oracle's gain, with its interval."""
     times, floor = SETTINGS[setting]
     steps, rows = offers(log, times, seed, step), ledger(log)
     sweep_S, own_S = np.array([x.sweep for x in steps]), np.array([x.own for x in steps])
@@ -191,7 +188,6 @@ def report(
     base = play(RIVALS[BASE][0](seed), rows, steps, floor, True, near)
     best = play(None, rows, steps, floor, False, near)
     line(BASE, base, "0")
-    shares = {}
     for name in names:
         build, own = RIVALS[name]
         if name == BASE or (times == 1 and name == "uniform over all on offer"):
@@ -200,9 +196,7 @@ def report(
         arrays = (x.value_S[scored_S] for x in (played, base, best))
         part, low, high = share(*arrays, sweep_S[scored_S])
         line(name, played, f"{part:.2f} ({low:.2f} to {high:.2f})")
-        shares[name] = [round(x, 4) for x in (part, low, high)]
     line("oracle", best, "1")
-    return shares
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -213,7 +207,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--back", type=int, default=2, help="visits before the present one that p is averaged over")
     parser.add_argument("--ahead", type=int, default=2, help="visits after it")
     parser.add_argument("--seed", type=int, default=0, help="of the policies and the candidates")
-    parser.add_argument("--json", type=Path, help="write the shares here, such as benchmarks/learning/replayed.json")
     args = parser.parse_args(arguments)
     if not (args.data / LOG).exists():
         print(f"Skipped: {args.data / LOG} is not there. Give the folder of the logged rewards with --data.")
@@ -227,9 +220,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     near = {"back": args.back, "ahead": args.ahead}
     names = args.policy or list(RIVALS)
-    figures = {setting: report(log, setting, names, args.seed, near) for setting in args.setting or SETTINGS}
-    if args.json:
-        args.json.write_text(json.dumps(figures, indent=1) + "\n")
+    for setting in args.setting or SETTINGS:
+        report(log, setting, names, args.seed, near)
 
 
 if __name__ == "__main__":

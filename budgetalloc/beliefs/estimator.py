@@ -14,9 +14,9 @@ from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.interface import Estimator, summed
 from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
-from budgetalloc.beliefs.saved_evidence import read_evidence
+from budgetalloc.beliefs.state import arrays_in, check_state, distinct_ids, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_number, is_number, shown
+from budgetalloc.errors import InputError, StateError, check_number, is_number, shown
 
 __all__ = ["STATE_VERSION", "BetaEstimator"]
 
@@ -202,11 +202,30 @@ class BetaEstimator(Estimator):
         Raises:
             StateError: the state does not fit. Nothing has changed then.
         """
-        saved = read_evidence(state, STATE_VERSION)
-        self.step, self._seen_before, self.first_visits = saved["step"], saved["met"], saved["earned"]
-        self._index = Index(saved["ids"])
-        self._successes_P, self._failures_P = saved["evidence"].T.copy()
-        self._graded_P, self._last_P = saved["graded"], saved["last"]
+        check_state(state)
+        if not np.array_equal(state.get("version", 0), STATE_VERSION):
+            raise StateError(
+                f"The state has version {shown(state.get('version'))}, and this budgetalloc reads version "
+                f"{STATE_VERSION} of BetaEstimator: load it with the version and the policy that wrote it."
+            )
+        with reading("beliefs"):
+            ids = distinct_ids(state["ids"])
+            shapes = {"evidence": (len(ids), 2), "graded": (len(ids),), "last": (len(ids),)}
+            shapes |= {"step": (), "met": (), "earned": (2,)}
+            saved = arrays_in(state, shapes, whole=("last", "step", "met"))
+            evidence, graded, last, step, met, earned = saved.values()
+            if (evidence < 0).any():
+                raise InputError("negative evidence")
+            if not ((graded >= 0) & (graded <= evidence.min(axis=1) + 1e-6)).all():  # u(1-u) is at most u, and 1 - u
+                raise InputError("graded successes that do not fit the evidence")
+            if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1]):
+                raise InputError(f"first visits of {met} prompts, {earned}, out of range")
+            if step < 0 or ((last < 0) | (last > step)).any():
+                raise InputError(f"visits outside steps 0 to {step}")
+        self.step, self._seen_before, self.first_visits = int(step), int(met), (float(earned[0]), float(earned[1]))
+        self._index = Index(ids)
+        self._successes_P, self._failures_P = evidence.T.copy()
+        self._graded_P, self._last_P = graded, last.astype(np.int64)
 
 
 def _is_pair(prior: Any) -> bool:

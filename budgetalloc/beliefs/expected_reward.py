@@ -7,8 +7,8 @@ import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.beliefs.state import arrays_in, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import StateError
 
 __all__ = ["Line", "Sums", "reward_line"]
 
@@ -93,14 +93,10 @@ class Sums:
     @classmethod
     def from_state(cls, state: Any) -> "Sums":
         """The sums from the result of `state_dict`; states of 0.2.0 hold only the first six. Raises `StateError`."""
-        try:
-            first = {name: float(state[name]) for name in ("n", "s", "r", "ss", "sr", "rr")}
-            sums = cls(**{each.name: float(state.get(each.name, 0.0)) for each in fields(cls)} | first)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateError(f"The state's sums of rewards are damaged: {error}") from error
-        if not np.isfinite(list(vars(sums).values())).all():
-            raise StateError("The state's sums of rewards are not finite: it is damaged.")
-        return sums
+        with reading("sums of rewards"):
+            later = dict.fromkeys(("graded", "within", "pairs", "alike", "lean"), 0.0)
+            sums = arrays_in(later | state, {each.name: () for each in fields(cls)})
+            return cls(**{name: float(value) for name, value in sums.items()})
 
 
 @dataclass(frozen=True, eq=False)

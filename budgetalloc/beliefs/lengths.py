@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, StateError, check_array
+from budgetalloc.beliefs.state import arrays_in, distinct_ids, reading
+from budgetalloc.errors import InputError
 
 __all__ = ["KEPT", "Lengths", "expected_tokens"]
 
@@ -119,21 +120,11 @@ class Lengths:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()` to the bit. If it does not fit, raises `StateError` and changes nothing."""
-        try:
-            ids = check_ids(state["lengths"]["ids"], "ids")
-            prompt_P, weight_PK, tokens_PK = (
-                check_array(name, state[f"lengths/{name}"], "numbers of at least 0")
-                for name in ("prompt", "weight", "tokens")
-            )
-            arrays = prompt_P, weight_PK, tokens_PK
-            shapes = [x.shape for x in arrays]
-            sound = all((np.isfinite(x) & (x >= 0)).all() for x in arrays)
-            if not sound or len(set(ids)) != len(ids) or shapes != [(len(ids),), (len(ids), 2), (len(ids), 2)]:
-                raise InputError(f"{len(ids)} ids, arrays of shapes {shapes}")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # InputError is a ValueError
-            raise StateError(
-                f"The state holds no lengths of answers ({type(error).__name__}: {error}): it is damaged. Resume from "
-                "another checkpoint."
-            ) from error
+        with reading("lengths of answers"):
+            ids = distinct_ids(state["lengths"]["ids"])
+            shapes = {"lengths/prompt": (len(ids),), "lengths/weight": (len(ids), 2), "lengths/tokens": (len(ids), 2)}
+            arrays = arrays_in(state, shapes).values()
+            if any((array < 0).any() for array in arrays):
+                raise InputError("a negative length or weight")
         self._index = Index(ids)
-        self._prompt_P, self._weight_PK, self._tokens_PK = prompt_P, weight_PK, tokens_PK
+        self._prompt_P, self._weight_PK, self._tokens_PK = arrays

@@ -12,9 +12,9 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, mixed_groups
-from budgetalloc.beliefs.state import check_state
+from budgetalloc.beliefs.state import arrays_in, check_state, distinct_ids, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError, check_array, check_function, check_integer, shown
+from budgetalloc.errors import InputError, check_function, check_integer, shown
 
 __all__ = ["Learn", "Memory", "Rescale", "Visit"]
 
@@ -203,32 +203,20 @@ class Memory:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replaces all columns and numbers. If the state does not fit, raises `StateError` and changes nothing."""
         check_state(state)
-        try:
+        with reading("memory"):
             about = dict(state["memory"])
-            ids = check_ids(about["ids"], "ids")
-            numbers = {str(k): float(v) for k, v in about["numbers"].items()}
-            columns = {name: check_array(name, state[f"memory/{name}"], "numbers") for name in self._start}
+            ids = distinct_ids(about["ids"])
+            numbers = {str(name): float(number) for name, number in about["numbers"].items()}
+            keys = {f"memory/{name}": (len(ids),) for name in self._start}
+            columns = dict(zip(self._start, arrays_in(state, keys, nan=keys).values(), strict=True))
             seen = [
                 (check_ids(names, "seen"), *check_outcomes(rewards, success, len(names)))
                 for names, rewards, success in about["seen"]
             ]
             step = check_integer("step", about["step"], 0)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:  # InputError is a ValueError
-            raise StateError(
-                f"The state holds no memory with columns {list(self._start)} ({type(error).__name__}: {error}): "
-                "another policy saved it, or it is damaged."
-            ) from error
-        if any(column.shape != (len(set(ids)),) for column in columns.values()) or len(set(ids)) != len(ids):
-            raise StateError(f"The state's memory has {len(ids)} ids and columns of other lengths: it is damaged.")
-        missing = sorted(self._numbers.keys() - numbers.keys())
-        if missing:
-            raise StateError(
-                f"The state's memory lacks the numbers {missing}: another policy saved it, or it is damaged."
-            )
-        if (wrong := self._unexpected(columns, numbers)) is not None:
-            raise StateError(
-                f"The state's memory holds {wrong}, which this policy never writes: it is damaged. Resume from another "
-                "checkpoint."
-            )
+            if missing := sorted(self._numbers.keys() - numbers.keys()):
+                raise InputError(f"it lacks the numbers {missing}")
+            if (wrong := self._unexpected(columns, numbers)) is not None:
+                raise InputError(f"it holds {wrong}, which this policy never writes")
         self.step, self.numbers, self.columns, self._seen = step, numbers, columns, seen
         self._index = Index(ids)

@@ -16,9 +16,19 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from budgetalloc.errors import StateError, shown
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.errors import InputError, StateError, check_array, shown
 
-__all__ = ["arrays_of", "check_state", "lists_of", "load_state", "save_state", "unchanged_on_error"]
+__all__ = [
+    "arrays_in",
+    "check_state",
+    "distinct_ids",
+    "lists_of",
+    "load_state",
+    "reading",
+    "save_state",
+    "unchanged_on_error",
+]
 
 _FORMAT = "budgetalloc state"
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
@@ -112,31 +122,62 @@ def lists_of(arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
     return lists
 
 
-def arrays_of(
-    lists: Mapping[str, Any], like: Mapping[str, NDArray[np.float64]], unknown: Container[str], what: str
+def distinct_ids(ids: Any) -> list[Id]:
+    """The prompt ids of a saved state. Raises `InputError` if they are no ids, or one is repeated."""
+    listed = check_ids(ids, "ids")
+    if len(set(listed)) < len(listed):
+        raise InputError(f"{len(listed)} ids, of which {len(set(listed))} are distinct")
+    return listed
+
+
+def arrays_in(
+    state: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    whole: Container[str] = (),
+    nan: Container[str] = (),
 ) -> dict[str, NDArray[np.float64]]:
-    """The arrays of `lists_of`.
+    """Entries of a saved state as new arrays of floats. JSON lists are read too, with None as NaN.
 
     Args:
-        lists: The lists by name.
-        like: Arrays of the wanted names and shapes.
-        unknown: The names whose numbers may be NaN.
-        what: What the state is of, for the error.
+        state: The state.
+        shapes: The shape of each wanted entry.
+        whole: The entries that hold whole numbers.
+        nan: The entries that may hold NaN.
 
     Raises:
-        StateError: a name is missing, or its entry is not an array of numbers of this shape.
+        KeyError: an entry is missing. Use it within `reading`.
+        InputError: an entry has another shape, or a number that is not finite or not whole.
 
-    >>> arrays_of({"mean": [None, 0.5]}, {"mean": np.zeros(2)}, ["mean"], "bandit")
-    {'mean': array([nan, 0.5])}
+    >>> arrays_in({"mean": [None, 0.5], "step": 3}, {"mean": (2,), "step": ()}, whole=["step"], nan=["mean"])
+    {'mean': array([nan, 0.5]), 'step': array(3.)}
     """
-    try:
-        arrays = {key: np.array(lists[key], dtype=np.float64) for key in like}
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"The state of the {what} is damaged ({type(error).__name__}: {error}).") from error
-    for key, array in arrays.items():
-        if array.shape != like[key].shape or (np.isnan(array).any() and key not in unknown):
-            raise StateError(f"The state of the {what} is damaged: {key!r} does not hold {like[key].size} numbers.")
+    arrays = {}
+    for key, shape in shapes.items():
+        array = check_array(key, state[key], "numbers")
+        if not array.size and 0 in shape:  # lists without entries have no shape
+            array = array.reshape(shape)
+        known = array[~np.isnan(array)] if key in nan else array
+        sound = array.shape == shape and np.isfinite(known).all()
+        if not sound or (key in whole and (abs(known) >= 2**53).any() | (known % 1 != 0).any()):
+            kind = "whole" if key in whole else "finite"
+            raise InputError(f"{key} does not hold {kind} numbers of shape {shape}")
+        arrays[key] = array
     return arrays
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turns an error about an entry of a saved state into a `StateError`, which says what the state is of."""
+    try:
+        yield
+    except StateError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:  # InputError is a ValueError
+        raise StateError(
+            f"The state of the {what} is damaged, or another policy saved it ({type(error).__name__}: {error}). Resume "
+            "from another checkpoint."
+        ) from error
 
 
 @contextmanager

@@ -8,14 +8,14 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.graded_success import rescaled, spread
-from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.interface import Estimator, summed
 from budgetalloc.beliefs.pool import Index, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
 from budgetalloc.beliefs.regression import RAREST, fitted, left_out_means, odds_at
-from budgetalloc.beliefs.state import check_state
+from budgetalloc.beliefs.state import arrays_in, check_state, distinct_ids, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import StateError, check_array, check_integer, check_type, shown
+from budgetalloc.errors import InputError, StateError, check_type, shown
 
 __all__ = ["MASSES", "NOISES", "TrackingEstimator"]
 
@@ -250,35 +250,24 @@ class TrackingEstimator(Estimator):
             StateError: the state does not fit. Nothing has changed then.
         """
         check_state(state)
-        if state.get("tracking") != _VERSION:
+        if not np.array_equal(state.get("tracking", 0), _VERSION):
             raise StateError(
                 f"The state has tracking={shown(state.get('tracking'))}, expected {_VERSION}: it was written by "
                 "another estimator or another version of budgetalloc. Load it into the policy that wrote it."
             )
-        try:
-            ids = check_ids(state["ids"], "state['ids']")
-            step, n, k = check_integer("step", int(state["step"]), 0), len(ids), len(self._weights_K)
-            last = np.array(state["last"], dtype=np.int64).reshape(n)
-            shapes = {
-                "evidence": (len(NOISES), n, 3),
-                "odds": (n,),
-                "weights": (k,),
-                "covariance": (k, k),
-                "fit": self._fit_QM.shape,
-            }
-            arrays = {name: check_array(name, state[name], "numbers") for name in shapes}
-            wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
-            if wrong and len(arrays["weights"]) != k:
-                raise ValueError(f"it has {len(arrays['weights']) - 1} features, and this estimator {k - 1}")
-            finite = all(np.isfinite(array).all() for array in arrays.values())
-            if wrong or not finite or len(set(ids)) < n or (n and not (last.min() >= 0 and last.max() <= step)):
-                raise ValueError(f"entries of another shape or out of range: {wrong or 'ids, last or a number'}")
-            if (arrays["evidence"] < 0).any() or (arrays["odds"] <= 0).any():
-                raise ValueError("negative evidence")
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise StateError(f"The state does not fit this estimator, or is damaged: {error}.") from error
-        self.step, self._index, self._last_P = step, Index(ids), last
-        self._evidence_Q = [evidence.copy() for evidence in arrays["evidence"]]
-        self._odds_P, self._weights_K = arrays["odds"].copy(), arrays["weights"].copy()
-        self._covariance_KK, self._fit_QM = arrays["covariance"].copy(), arrays["fit"].copy()
+        with reading("beliefs"):
+            ids, k = distinct_ids(state["ids"]), len(self._weights_K)
+            if (features := len(state["weights"]) - 1) != k - 1:
+                raise InputError(f"it has {features} features, and this estimator {k - 1}")
+            shapes = {"evidence": (len(NOISES), len(ids), 3), "odds": (len(ids),), "last": (len(ids),), "step": ()}
+            shapes |= {"weights": (k,), "covariance": (k, k), "fit": self._fit_QM.shape}
+            saved = arrays_in(state, shapes, whole=("last", "step"))
+            evidence, odds, last, step, weights, covariance, fit = saved.values()
+            if (evidence < 0).any() or (odds <= 0).any():
+                raise InputError("negative evidence")
+            if step < 0 or ((last < 0) | (last > step)).any():
+                raise InputError(f"visits outside steps 0 to {step}")
+        self.step, self._index, self._last_P = int(step), Index(ids), last.astype(np.int64)
+        self._evidence_Q = [np.ascontiguousarray(sums_P3) for sums_P3 in evidence]
+        self._odds_P, self._weights_K, self._covariance_KK, self._fit_QM = odds, weights, covariance, fit
         self._choose()

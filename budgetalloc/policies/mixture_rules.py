@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import arrays_of, lists_of
+from budgetalloc.beliefs.state import arrays_in, lists_of, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import StateError, check_integer, check_number
+from budgetalloc.errors import check_integer, check_number
 
 __all__ = ["Adept", "DomainStep", "Learn", "efficiency", "success_of_domains"]
 
@@ -205,7 +205,9 @@ class Learn:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
-        self._learned = arrays_of(state, self._learned, ("success",), "mixture")
+        with reading("mixture"):
+            shapes = {name: array.shape for name, array in self._learned.items()}
+            self._learned = arrays_in(state, shapes, nan=("success",))
 
 
 class Adept:
@@ -260,11 +262,9 @@ class Adept:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
-        try:
+        with reading("mixture"):
             rows = [
                 (check_integer("recent", at, 0, self._domains - 1), check_number("recent", gain, 0, 1))
                 for at, gain in state["recent"]
             ]
-        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
-            raise StateError(f"The state of the mixture is damaged ({type(error).__name__}: {error}).") from error
         self._recent = deque(rows, maxlen=self.window)

@@ -178,10 +178,10 @@ def test_graded_successes_show_in_the_spread_and_a_new_range_moves_all():
     [
         ({"tracking": None}, "another estimator"),
         ({"weights": [0.0, 0.0]}, "1 features, and this estimator 0"),
-        ({"odds": [1.0]}, "another shape"),
-        ({"evidence": np.full((5, 2, 3), np.nan)}, "out of range"),
-        ({"last": [-2, 0]}, "out of range"),
-        ({"ids": ["a", "a"]}, "out of range"),
+        ({"odds": [1.0]}, "odds does"),
+        ({"evidence": np.full((5, 2, 3), np.nan)}, "finite numbers"),
+        ({"last": [-2, 0]}, "steps 0 to 1"),
+        ({"ids": ["a", "a"]}, "2 ids, of which 1"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, says):

@@ -296,7 +296,7 @@ def test_the_state_of_another_policy_warns(build, saved, caplog):
 
 
 def test_the_state_of_another_policy_is_refused_if_it_lacks_a_part_of_this_ones(build, saved):
-    with pytest.raises(ba.StateError, match="another policy saved it, or it is damaged"):
+    with pytest.raises(ba.StateError, match="is damaged, or another policy saved it"):
         resumed(build, policies.cero())
 
 

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.state import check_state
-from budgetalloc.errors import StateError, check_integer, check_number
+from budgetalloc.beliefs.state import arrays_in, check_state, reading
+from budgetalloc.errors import InputError, check_integer, check_number
 from budgetalloc.policies.interface import Needs, Outcome, Rounds, Tally, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import until_finished
@@ -58,10 +58,10 @@ class _PooledEstimator(BetaEstimator):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_state(state)
-        try:
-            a, b = (check_number("prior", x, 0, math.inf, without=(0, math.inf)) for x in state["prior"])
-        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
-            raise StateError(f"The state holds no prior of v05 ({error}): it is damaged.") from error
+        with reading("prior of v05"):
+            a, b = arrays_in(state, {"prior": (2,)})["prior"].tolist()
+            if min(a, b) <= 0:
+                raise InputError(f"prior={[a, b]} is not two positive numbers")
         super().load_state_dict(state)
         self.prior_now = a, b
 
