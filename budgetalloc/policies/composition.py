@@ -1,5 +1,6 @@
 """Policies composed of a belief, a value and a solver."""
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -8,11 +9,11 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
 from budgetalloc.budget import IntArray, rollouts_alone
-from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, shown
+from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, check_number, shown
 from budgetalloc.policies.costs.prices import per_cost
 from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.solvers.exact import highs
+from budgetalloc.solvers.exact import highs, ortools, priced
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
@@ -22,6 +23,7 @@ __all__ = ["knapsack", "spend", "thompson", "uniform"]
 
 _FIRST_LIMIT = 64  # largest count of the first table; few prompts get more
 _FIRST_CELLS = 1_600_000  # most values of the first table
+_EXACT_CELLS = 4_000  # most values for which HiGHS decides by default
 _MOST_CELLS = 200_000_000  # most values of any table, 8 bytes each
 
 
@@ -59,6 +61,7 @@ def knapsack(
     value: Value = mixed_group,
     belief: Literal["posterior", "mean"] = "posterior",
     solver: Solver | None = None,
+    time_limit: float | None = None,
     prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 0.9,
     idle: float = 1.0,
@@ -73,7 +76,9 @@ def knapsack(
     Args:
         value: The value of n rollouts of a prompt, such as `mixed_group`.
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
-        solver: None is `greedy`, or `highs` if tokens are limited together with rollouts or quotas.
+        solver: None is `greedy`. If tokens are limited together with rollouts or quotas, it is `highs`, or for rollouts
+            and more than 4,000 values a price on tokens, which is nearly exact (`solvers.lagrangian`).
+        time_limit: Seconds for a decision of `ba.highs` or `ba.ortools`; by default 10.
         prior, discount, idle: As in `BetaEstimator`.
         seed: Seeds the ties.
 
@@ -85,6 +90,13 @@ def knapsack(
     """
     check_choice("belief", belief, ("posterior", "mean"))
     _check_rule(value, solver)
+    if time_limit is not None:
+        if solver not in (highs, ortools):
+            raise InputError(
+                f"time_limit={time_limit!r}: only solver=ba.highs and solver=ba.ortools search for a time."
+            )
+        check_number("time_limit", time_limit, 0, 1e6, without=(0,))
+        solver = partial(solver, time_limit=time_limit)
 
     def decide(view: View) -> IntArray:
         believed: Belief = view.belief_P if belief == "posterior" else Point(view.belief_P.mean, view.belief_P.spread_P)
@@ -136,7 +148,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     """
     budget = view.budget
     several = budget.tokens is not None and (budget.rollouts is not None or budget.quotas is not None)
-    solve = solver or (highs if several else greedy)
+    large = len(belief) * budget.counts > _EXACT_CELLS
+    solve = solver or (greedy if not several else priced if large and budget.rollouts is not None else highs)
     domains = {"domains_P": view.domains_P} if budget.quotas is not None else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:

@@ -1,6 +1,7 @@
 """CP-SAT of OR-Tools, an extra: budgetalloc[ortools]."""
 
 import math
+import time
 
 import numpy as np
 
@@ -17,10 +18,14 @@ def by_cp_sat(problem: Problem) -> Answer:
     instead = " Or use HiGHS, which is always installed: solver=ba.highs, certify(by='highs')."
     cp_model = imported("ortools.sat.python.cp_model", "CP-SAT", "ortools", instead)
     values_PN, counts_N, budget = problem.values_PN, problem.counts_N, problem.budget
-    model = cp_model.CpModel()
-    pick_PN = [[model.new_bool_var("") for _ in counts_N] for _ in values_PN]
-    for row in pick_PN:
+    end = time.monotonic() + problem.time_limit
+    model, pick_PN = cp_model.CpModel(), []
+    for _ in values_PN:
+        row = [model.new_bool_var("") for _ in counts_N]
         model.add_exactly_one(row)
+        pick_PN.append(row)
+        if time.monotonic() > end:  # a large model takes longer than the search may
+            return None, math.inf, False
     rollouts_P = [cp_model.LinearExpr.weighted_sum(row, counts_N.tolist()) for row in pick_PN]
     if budget.rollouts is not None:
         model.add(sum(rollouts_P) == int(budget.rollouts))
@@ -40,7 +45,7 @@ def by_cp_sat(problem: Problem) -> Answer:
         for at, x in enumerate(row):
             model.add_hint(x, at == start)
     search = cp_model.CpSolver()
-    search.parameters.max_time_in_seconds = problem.time_limit
+    search.parameters.max_time_in_seconds = max(end - time.monotonic(), 0.0)
     search.parameters.num_workers = 1
     search.parameters.random_seed = problem.seed
     search.parameters.relative_gap_limit = 1e-9  # the rounding of values to integers

@@ -1,4 +1,5 @@
-"""The exact solvers: HiGHS or CP-SAT solves a multiple-choice knapsack with several resources."""
+"""The exact solvers: HiGHS or CP-SAT solves a multiple-choice knapsack with several resources. With its bound, a price
+on tokens solves large ones nearly exactly, and at once."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -10,17 +11,18 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, check_choice, check_integer, check_number
+from budgetalloc.errors import BudgetError, UnsupportedError, check_choice, check_integer, check_number
 from budgetalloc.solvers.cp_sat import by_cp_sat
 from budgetalloc.solvers.domains import checked, why_not
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values
+from budgetalloc.solvers.lagrangian import by_price
 from budgetalloc.solvers.milp import by_highs
 from budgetalloc.solvers.problem import Problem
 
-__all__ = ["By", "Solution", "certify", "highs", "ortools"]
+__all__ = ["By", "Solution", "certify", "highs", "ortools", "priced"]
 
-By = Literal["highs", "ortools"]
+By = Literal["highs", "ortools", "price"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,8 @@ def certify(
 ) -> Solution:
     """The best counts found within a time limit, and a proven bound. Values need not be concave.
 
-    The counts are never worse than those of `greedy`, if `greedy` supports the constraints.
+    The counts are never worse than those of `greedy`, if `greedy` supports the constraints, and under rollouts and
+    tokens than those of a price on tokens. Where `greedy` is proven optimal, nothing is searched.
 
     Args:
         values_PN: Value of each count of `budget.grid()`, shape (P, N).
@@ -66,7 +69,8 @@ def certify(
             the time limit ends the search. HiGHS is deterministic.
         by: "highs" is HiGHS of SciPy. It is usually faster, and resolves tokens to a millionth of their limit.
             "ortools" is CP-SAT of OR-Tools, which is exact: pip install 'budgetalloc[ortools]'.
-            `benchmarks/README.md` compares the two.
+            `benchmarks/README.md` compares the two. "price" searches nothing: it is a price on tokens, for rollouts and
+            tokens together (`solvers.lagrangian`), within 0.1 % of the bound as a rule.
 
     Raises:
         BudgetError: the constraints contradict each other, or no counts were found in time.
@@ -101,14 +105,29 @@ def certify(
     single = budget.tokens is None or (budget.rollouts is None and budget.quotas is None)
     one = budget if single else replace(budget, tokens=None if budget.rollouts else budget.tokens, quotas=None)
     start_P = np.searchsorted(counts_N, greedy(values_PN, costs, one, domains_P=domains))
+    rows, proven = np.arange(len(values_PN)), math.inf
+    if single and max_prompts is None and budget.tokens is None and _concave(values_PN, counts_N):
+        value = float(values_PN[rows, start_P].sum())
+        return Solution(counts_N[start_P], value, value, True)
+    valid = single and (max_prompts is None or np.count_nonzero(counts_N[start_P]) <= max_prompts)
+    if costs is not None and budget.rollouts is not None and max_prompts is None:
+        try:
+            counts_P, proven = by_price(values_PN, counts_N, costs, budget, domains)
+        except BudgetError:  # no price brings the rollouts within the tokens: a search may
+            by = "highs" if by == "price" else by
+        else:
+            start_P, valid = np.searchsorted(counts_N, counts_P), True
+    elif by == "price":
+        raise UnsupportedError(f"{budget}: by='price' is for rollouts and tokens limited together. Use by='highs'.")
     problem = Problem(values_PN, counts_N, budget, prices, quotas, max_prompts, float(time_limit), seed, start_P)
-    chosen_P, bound, optimal = (by_highs if by == "highs" else by_cp_sat)(problem)
+    search = {"highs": by_highs, "ortools": by_cp_sat}.get(by)
+    chosen_P, bound, optimal = search(problem) if search else (None, math.inf, False)
     if chosen_P is None and optimal:
         raise BudgetError(why_not(domains or (), budget, int(counts_N[-1]), max_prompts))
-    rows = np.arange(len(values_PN))
-    if not optimal and single and (max_prompts is None or np.count_nonzero(counts_N[start_P]) <= max_prompts):
+    if not optimal and valid:
         better = chosen_P is None or values_PN[rows, start_P].sum() > values_PN[rows, chosen_P].sum()
         chosen_P = start_P if better else chosen_P
+    bound = min(bound, proven)
     if chosen_P is None:
         raise BudgetError(
             f"{budget}: {'HiGHS' if by == 'highs' else 'CP-SAT'} found no counts within time_limit={time_limit:g} s. "
@@ -138,6 +157,24 @@ def ortools(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **c
     array([12,  4])
     """
     return certify(values_PN, costs_P, budget, by="ortools", **constraints).counts_P  # type: ignore[arg-type]
+
+
+def priced(values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **constraints: object) -> IntArray:
+    """The counts of `certify` by a price on tokens, with the same arguments.
+
+    >>> from budgetalloc import Budget, Point, mixed_group
+    >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
+    >>> priced(mixed_group(Point([0.5, 0.1]), budget.grid()), [100, 200], budget)
+    array([12,  4])
+    """
+    return certify(values_PN, costs_P, budget, by="price", **constraints).counts_P  # type: ignore[arg-type]
+
+
+def _concave(values_PN: FloatArray, counts_N: IntArray) -> bool:
+    """Whether `greedy` is optimal: steps of the counts are equal, and no gain is above the one before."""
+    steps_N = np.diff(counts_N)
+    gains_PN = np.diff(values_PN, axis=1)
+    return bool((steps_N == steps_N[:1]).all() and (gains_PN[:, 1:] <= gains_PN[:, :-1]).all())
 
 
 def _whole_tokens(costs_P: FloatArray, tokens: float) -> tuple[list[int], int]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.dynamic_programming import best_counts, work
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
-__all__ = ["greedy"]
+__all__ = ["Blocks", "best_blocks", "greedy"]
 
 _MOST_WORK, _MOST_CORE = 500_000, 256  # limits of `_improve`: sums, and prompts of a large problem
 
@@ -69,21 +70,34 @@ def greedy(
     if budget.quotas is not None:
         domains = None if domains_P is None else check_domains(domains_P, len(values_PN))
         return _greedy_quotas(values_PN, counts_N, Domains.of(domains, budget, int(counts_N[-1])))
-    blocks = _Blocks(values_PN, counts_N)
+    blocks = Blocks(values_PN, counts_N)
+    counts_P, price = best_blocks(blocks, values_PN, counts_N, budget)
+    if price is not None:
+        counts_P = _improve(values_PN, counts_N, counts_P, None if blocks.sizes_BP is None else price)
+    return np.asarray(counts_P)
+
+
+def best_blocks(
+    blocks: "Blocks", values_PN: FloatArray, counts_N: IntArray, budget: Budget
+) -> tuple[IntArray, float | None]:
+    """Spends the rollouts on the blocks of highest gain, and the rest where no whole block fits.
+
+    Returns:
+        The counts. The gain of the first block that was not taken; None if nothing was left, so that they are optimal.
+    """
     left = int(budget.rollouts or 0) - len(values_PN) * int(counts_N[0])
     order = blocks.best(left // budget.quantum)
     spent = np.cumsum(blocks.size(order))
     fits = int(np.searchsorted(spent, left, side="right"))
     counts_P = counts_N[0] + blocks.counts(order[:fits])
     left -= int(spent[fits - 1]) if fits else 0
-    if left:  # if nothing is left, the blocks of highest gain spend the budget, which is optimal
-        counts_P = _spend_rest(values_PN, counts_N, counts_P, left, budget)
-        price = float(blocks.gains[order[min(fits, len(order) - 1)]]) if blocks.sizes_BP is not None else None
-        counts_P = _improve(values_PN, counts_N, counts_P, price)
-    return np.asarray(counts_P)
+    if not left:
+        return counts_P, None
+    counts_P = _spend_rest(values_PN, counts_N, counts_P, left, budget)
+    return counts_P, float(blocks.gains[order[min(fits, len(order) - 1)]])
 
 
-class _Blocks:
+class Blocks:
     """Steps from one count to the next, as flat arrays in the order (block k, prompt), which spreads ties."""
 
     def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
@@ -108,6 +122,12 @@ class _Blocks:
                 slopes_BP[:, row], self.sizes_BP[:, row] = _pool(slopes_BP[:, row], self._sizes_B)
         for k in range(1, len(slopes_BP)):
             np.minimum(slopes_BP[k], slopes_BP[k - 1], out=slopes_BP[k])
+
+    def less(self, price_P: FloatArray) -> "Blocks":
+        """The same blocks with gains that are lower by the price of a rollout of each prompt."""
+        made = copy(self)
+        made.gains = (self.gains.reshape(-1, self.prompts) - price_P).ravel()
+        return made
 
     def size(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts in each of these blocks."""
@@ -155,7 +175,7 @@ def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) 
     for at, rows in enumerate(domains.rows_D):
         base = len(rows) * int(counts_N[0])
         low, high = int(domains.low_D[at]) - base, int(domains.high_D[at]) - base
-        blocks = _Blocks(values_PN[rows], counts_N)
+        blocks = Blocks(values_PN[rows], counts_N)
         order = blocks.best(high // budget.quantum)
         ends = np.cumsum(blocks.size(order))
         starts = np.concatenate([[0], ends[:-1]]) if ends.size else ends
@@ -269,7 +289,7 @@ def _greedy_tokens(values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArra
             f"{budget}: floor={budget.fewest} costs {float(start_P @ costs_P):g} tokens. Use tokens="
             f"{math.ceil(start_P @ costs_P)} or more, or a lower floor."
         )
-    blocks = _Blocks(values_PN, counts_N, costs_P)
+    blocks = Blocks(values_PN, counts_N, costs_P)
     order = blocks.best()
     order = order[blocks.gains[order] > 0]  # tokens without any gain stay unspent
     cost = blocks.size(order) * costs_P[order % len(values_PN)]

@@ -1,0 +1,133 @@
+"""Rollouts and tokens limited together: a price on tokens, and a repair."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import Budget, IntArray
+from budgetalloc.errors import BudgetError
+from budgetalloc.solvers.domains import Domains
+from budgetalloc.solvers.greedy import Blocks, best_blocks, greedy
+
+__all__ = ["by_price"]
+
+_PRICES = 40  # that are tried; about ten suffice
+_HIGHEST = 1e15  # price of a token, above which tokens alone count
+_Found = tuple[IntArray, float, float]  # counts, their value and their tokens
+
+
+def by_price(
+    values_PN: FloatArray,
+    counts_N: IntArray,
+    costs_P: FloatArray,
+    budget: Budget,
+    domains_P: Sequence[Hashable] | None = None,
+) -> tuple[IntArray, float]:
+    """Counts for a budget in rollouts and tokens, and a proven upper bound on the best value.
+
+    At a price of a token, `greedy` spends the rollouts. The two solutions around the best price, one within the tokens
+    and one above them, are found by the method of Handler and Zang (Networks, 1980). The repair moves single rollouts
+    from the first towards the second while the tokens last. The bound is that of the dual, for values of any shape.
+
+    Args:
+        values_PN, counts_N: The values, and the counts of their columns.
+        costs_P: The tokens of one rollout of each prompt.
+        budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold.
+        domains_P: The domain of each prompt, for quotas.
+
+    Raises:
+        BudgetError: the quotas cannot hold, or no price brings the rollouts within the tokens.
+
+    >>> from budgetalloc import Point, mixed_group
+    >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
+    >>> by_price(mixed_group(Point([0.5, 0.1]), budget.grid()), budget.grid(), np.array([100.0, 200.0]), budget)[0]
+    array([12,  4])
+    """
+    limit, alone = float(budget.tokens or 0.0), replace(budget, tokens=None)
+    tokens_PN = np.multiply.outer(costs_P, counts_N)
+    blocks = Blocks(values_PN, counts_N) if budget.quotas is None else None
+
+    def solved(price: float) -> _Found:
+        worth_PN = values_PN - price * tokens_PN
+        if blocks is None:
+            counts_P = greedy(worth_PN, None, alone, domains_P=domains_P)
+        else:  # a price per rollout changes no hull
+            counts_P, _ = best_blocks(blocks.less(price * costs_P), worth_PN, counts_N, alone)
+        at_P = np.searchsorted(counts_N, counts_P)[:, None]
+        value, tokens = (float(np.take_along_axis(x_PN, at_P, axis=1).sum()) for x_PN in (values_PN, tokens_PN))
+        return counts_P, value, tokens
+
+    price, above = 0.0, solved(0.0)
+    within, high = above, float(np.abs(values_PN).max() / costs_P.mean()) or 1.0
+    while within[2] > limit and high < _HIGHEST:
+        high *= 10
+        within = solved(high)
+    if within[2] > limit:
+        raise BudgetError(f"{budget}: its rollouts cost {within[2]:g} tokens at least, as far as a price can tell.")
+    for _ in range(_PRICES if above[2] > limit else 0):
+        price = (above[1] - within[1]) / (above[2] - within[2])
+        between = solved(price)
+        gain = between[1] - price * between[2] - (within[1] - price * within[2])
+        if gain <= 1e-12 * (1.0 + abs(within[1])):
+            break
+        within, above = (between, above) if between[2] <= limit else (within, between)
+    counts_P = _repaired(within, above, costs_P, budget, domains_P) if above[2] > limit else within[0]
+    bound = price * limit + _bound(values_PN - price * tokens_PN, counts_N, counts_P, alone, domains_P)
+    return counts_P, bound
+
+
+def _repaired(
+    within: _Found, above: _Found, costs_P: FloatArray, budget: Budget, domains_P: Sequence[Hashable] | None
+) -> IntArray:
+    """Single rollouts move from the counts within the tokens towards those above, in pairs of one domain that cost
+    more tokens, the most expensive first. Groups neither open nor close."""
+    counts_P, left = within[0].copy(), float(budget.tokens or 0.0) - within[2]
+    moves_P = (above[0] - counts_P) // budget.quantum
+    equal_steps = bool(budget.fewest) or budget.smallest_group == budget.quantum
+    moves_P[~(equal_steps | (np.minimum(above[0], counts_P) > 0))] = 0
+    rows_D = [np.arange(len(counts_P))] if domains_P is None else Domains.of(domains_P, budget).rows_D
+    pairs = []
+    for rows in rows_D:
+        ups, downs = (np.repeat(rows, np.maximum(sign * moves_P[rows], 0)) for sign in (1, -1))
+        ups, downs = ups[np.argsort(-costs_P[ups], kind="stable")], downs[np.argsort(costs_P[downs], kind="stable")]
+        few = min(len(ups), len(downs))
+        pairs.append(np.column_stack([ups[:few], downs[:few]]))
+    pair_K2 = np.concatenate(pairs)
+    more_K = budget.quantum * (costs_P[pair_K2[:, 0]] - costs_P[pair_K2[:, 1]])
+    for at in np.argsort(-more_K, kind="stable").tolist():
+        if 0 < more_K[at] <= left:
+            up, down = pair_K2[at]
+            counts_P[up] += budget.quantum
+            counts_P[down] -= budget.quantum
+            left -= more_K[at]
+    return counts_P
+
+
+def _bound(
+    worth_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, budget: Budget, domains_P: Sequence[Hashable] | None
+) -> float:
+    """An upper bound on the value of any counts with this budget in rollouts: each domain pays the price of a rollout
+    at which its next one gains nothing, and the rollouts go to the domains with the highest prices."""
+    if domains_P is None or budget.quotas is None:
+        rows_D, low_D, high_D = [np.arange(len(counts_P))], np.zeros(1), np.array([np.inf])
+    else:
+        domains = Domains.of(domains_P, budget, int(counts_N[-1]))
+        rows_D, low_D, high_D = domains.rows_D, domains.low_D.astype(float), domains.high_D.astype(float)
+    at_P = np.searchsorted(counts_N, counts_P)
+    next_P = np.minimum(at_P + 1, len(counts_N) - 1)
+    rows = np.arange(len(counts_P))
+    sizes_P = np.maximum(counts_N[next_P] - counts_P, 1)
+    gain_P = np.where(next_P > at_P, (worth_PN[rows, next_P] - worth_PN[rows, at_P]) / sizes_P, -np.inf)
+    prices = [float(gain_P[rows].max(initial=-np.inf)) for rows in rows_D]
+    price_D = np.array([x if np.isfinite(x) else 0.0 for x in prices])
+    profit = sum(
+        float((worth_PN[rows] - price * counts_N).max(axis=1).sum())
+        for rows, price in zip(rows_D, price_D, strict=True)
+    )
+    left, spent = float(budget.rollouts or 0) - low_D.sum(), float(price_D @ low_D)
+    for at in np.argsort(-price_D, kind="stable").tolist():
+        taken = min(left, high_D[at] - low_D[at])
+        spent, left = spent + price_D[at] * taken, left - taken
+    return profit + spent
