@@ -55,7 +55,7 @@ TESTS = {
     "solvers/cp_sat": (["solvers/test_exact.py"], ["ortools"]),
     "beliefs/estimator": (
         [
-            *("beliefs/test_estimator.py", "beliefs/test_saved_evidence.py"),
+            *("beliefs/test_estimator.py", "beliefs/test_estimator_state.py"),
             *("beliefs/test_cold_start.py", "beliefs/test_graded_success.py"),
         ],
         ["BetaEstimator", "Estimator.cold", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "load_state_dict"))],
