@@ -55,10 +55,10 @@ TESTS = {
     "solvers/cp_sat": (["solvers/test_exact.py"], ["ortools"]),
     "beliefs/estimator": (
         [
-            *("beliefs/test_estimator.py", "beliefs/test_saved_evidence.py"),
+            *("beliefs/test_estimator.py", "beliefs/test_estimator_state.py"),
             *("beliefs/test_cold_start.py", "beliefs/test_graded_success.py"),
         ],
-        ["BetaEstimator", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "cold", "load_state_dict"))],
+        ["BetaEstimator", "Estimator.cold", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "load_state_dict"))],
     ),
     "beliefs/ids": (["beliefs/test_ids.py"], ["check_ids", "text_id"]),
     "beliefs/pool": (["beliefs/test_pool.py", "beliefs/test_estimator.py"], []),

@@ -92,10 +92,9 @@ class Sums:
 
     @classmethod
     def from_state(cls, state: Any) -> "Sums":
-        """The sums from the result of `state_dict`; states of 0.2.0 hold only the first six. Raises `StateError`."""
+        """The sums from the result of `state_dict`. Raises `StateError`."""
         with reading("sums of rewards"):
-            later = dict.fromkeys(("graded", "within", "pairs", "alike", "lean"), 0.0)
-            sums = arrays_in(later | state, {each.name: () for each in fields(cls)})
+            sums = arrays_in({"lean": 0.0} | state, {each.name: () for each in fields(cls)})  # 0.3 has no lean
             return cls(**{name: float(value) for name, value in sums.items()})
 
 

@@ -17,28 +17,24 @@ __all__ = ["KEPT", "Lengths", "expected_tokens"]
 KEPT = 0.9  # the share of its weight that a rollout keeps at each later rollout of its prompt
 
 
-def expected_tokens(
-    weight_PK: ArrayLike, tokens_PK: ArrayLike, mean_K: ArrayLike, *, prior: float = 1.0
-) -> tuple[FloatArray, FloatArray]:
+def expected_tokens(weight_PK: ArrayLike, tokens_PK: ArrayLike, mean_K: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """The tokens expected of a success and of a failure of each prompt, shape (P,) each.
 
     Lengths are estimated hierarchically. A prompt without rollouts has the pool's means. All its rollouts together set
     its mean length relative to the pool, and then successes and failures get separate estimates. A prompt that has
-    only failed therefore has its own estimate for the length of a success, too.
+    only failed therefore has its own estimate for the length of a success, too. The pool's means weigh one rollout.
 
     Args:
         weight_PK: The weight of the prompt's successes and of its failures, shape (P, 2).
         tokens_PK: Sums of their tokens with the same weights, shape (P, 2).
         mean_K: The pool's mean tokens of a success and of a failure, positive, shape (2,).
-        prior: The weight of the pool's means, in rollouts.
 
     >>> expected_tokens([[0, 0], [0, 3]], [[0, 0], [0, 600]], [50, 100])  # failures of 200 tokens, twice the pool's
     (array([50., 90.]), array([100., 195.]))
     """
     weight, tokens, mean = (np.asarray(each, dtype=np.float64) for each in (weight_PK, tokens_PK, mean_K))
-    own = prior * mean.mean()
-    relative_P = (own + tokens.sum(axis=1)) / (own + weight @ mean)
-    expected_PK = (prior * relative_P[:, None] * mean + tokens) / (prior + weight)
+    relative_P = (mean.mean() + tokens.sum(axis=1)) / (mean.mean() + weight @ mean)
+    expected_PK = (relative_P[:, None] * mean + tokens) / (1 + weight)
     return expected_PK[:, 0], expected_PK[:, 1]
 
 

@@ -39,15 +39,14 @@ class Belief(Protocol):
     def tilt(self, i: int, j: int) -> "Belief": ...
 
 
-def _check(values: ArrayLike, name: str, low: float, high: float) -> FloatArray:
+def _check(values: ArrayLike, name: str, high: float) -> FloatArray:
+    """The values as an array, between 0 and 1, or positive and finite if `high` is infinite."""
     copy = not isinstance(values, np.ndarray) or values.flags.writeable
     array = np.atleast_1d(check_array(name, values, "one number per prompt", copy=copy))
-    least, most = array.min(initial=np.inf), array.max(initial=-np.inf)  # NaN if an entry is NaN
-    inside = least > low and most < high if high == np.inf else least >= low and most <= high
-    if array.ndim != 1 or not (inside or not array.size):
-        ok = (array > low) & (array < high) if high == np.inf else (array >= low) & (array <= high)
-        bad = shown(values) if array.ndim != 1 else float(array[~ok][0])
-        allowed = "positive and finite" if high == np.inf else f"in [{low:g}, {high:g}]"
+    sound = (array > 0) & (array < high) if high == np.inf else (array >= 0) & (array <= high)  # False for NaN
+    if array.ndim != 1 or not sound.all():
+        bad = shown(values) if array.ndim != 1 else float(array[~sound][0])
+        allowed = "positive and finite" if high == np.inf else f"in [0, {high:g}]"
         raise InputError(f"{name}={bad}: must be one-dimensional and {allowed}.")
     return array
 
@@ -68,7 +67,7 @@ def unchecked(kind: type[T], **columns: FloatArray) -> T:
 def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
     if spread_P is None:
         return np.broadcast_to(1.0, prompts)
-    spread = _check(spread_P, "spread_P", 0.0, 1.0)
+    spread = _check(spread_P, "spread_P", 1.0)
     if spread.size != prompts:
         raise InputError(f"spread_P has {spread.size} entries for {prompts} prompts: give one each.")
     return spread
@@ -100,8 +99,8 @@ class Beta:
     spread_P: FloatArray = None  # type: ignore[assignment]  # an array after __post_init__
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha_P", _check(self.alpha_P, "alpha_P", 0.0, np.inf))
-        object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", 0.0, np.inf))
+        object.__setattr__(self, "alpha_P", _check(self.alpha_P, "alpha_P", np.inf))
+        object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", np.inf))
         if self.alpha_P.shape != self.beta_P.shape:
             raise InputError(
                 f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: give one of each per prompt."
@@ -195,7 +194,7 @@ class Point:
     spread_P: FloatArray = None  # type: ignore[assignment]  # an array after __post_init__
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p_P", _check(self.p_P, "p_P", 0.0, 1.0))
+        object.__setattr__(self, "p_P", _check(self.p_P, "p_P", 1.0))
         object.__setattr__(self, "spread_P", _spread(self.spread_P, len(self)))
 
     def __len__(self) -> int:

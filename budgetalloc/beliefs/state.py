@@ -1,14 +1,11 @@
 """A policy's state in one file, written atomically and read without unpickling."""
 
-import errno
 import json
 import os
-import re
 import secrets
-import socket
 import zipfile
 from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,15 +28,13 @@ __all__ = [
 ]
 
 _FORMAT = "budgetalloc state"
-_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[str, Any] | None = None) -> None:
     """Writes `policy.state_dict()` to an `.npz` file. After a crash, the file is either the old one or the new one.
 
     Several threads and processes may save to the same path. The file is then complete and written by one of them. A
-    killed process can leave a temporary file, which the next save to the same path on the same machine removes.
+    killed process can leave a temporary file, whose name begins with a dot and the name of the path.
 
     Args:
         path: The file. A missing folder is created.
@@ -72,31 +67,25 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
         raise StateError(
             f"The state cannot be saved: use arrays of numbers and what JSON can hold ({error})."
         ) from error
-    temporary = None
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(8)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_left_overs(target)
-        name = target.with_name(f"{_prefix(target)}{os.getpid()}.{secrets.token_hex(8)}")
-        with name.open("xb") as file:  # only a new file, through no link
-            temporary = name
+        with temporary.open("xb") as file:  # only a new file, through no link
             packed = {"meta": np.frombuffer(meta.encode(), dtype=np.uint8), **arrays}
             np.savez(file, allow_pickle=False, **packed)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        if not isinstance(error, FileExistsError):
+            with suppress(OSError):
+                temporary.unlink()
         if isinstance(error, OSError) and error.errno is not None:
-            advice = "Check the disk and the path"
-            if error.errno in _FULL:
-                advice = "Free some space and resume from the last checkpoint"
-            elif error.errno in _FORBIDDEN:
-                advice = "Give this user write permission for the folder, or use another folder"
             raise OSError(
                 error.errno,
                 f"{os.strerror(error.errno)}: a policy's state could not be written; the previous content of the file "
-                f"is unchanged. {advice}",
+                "is unchanged. Free some space and resume from the last checkpoint, or give this user write permission "
+                "for the folder",
                 str(path),
             ) from error
         raise
@@ -236,34 +225,6 @@ def _path(path: str | os.PathLike[str]) -> Path:
         return Path(path)
     except TypeError as error:
         raise StateError(f"path={shown(path)}: give the path of a file.") from error
-
-
-def _prefix(target: Path) -> str:
-    """The prefix of the names of a target's temporary files on this machine."""
-    return f".{target.name}.{re.sub('[^A-Za-z0-9-]', '-', socket.gethostname())}."
-
-
-def _remove_left_overs(target: Path) -> None:
-    """Removes the temporary files of killed processes of this machine for the same path."""
-    if os.name != "posix":  # elsewhere signal 0 does not test whether a process exists
-        return
-    prefix = _prefix(target)
-    with os.scandir(target.parent) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith(prefix)]
-    for name in names:
-        process = re.fullmatch(r"(\d{1,9})\.[0-9a-f]{16}", name[len(prefix) :])
-        if process and not _alive(int(process[1])):
-            target.with_name(name).unlink(missing_ok=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it belongs to another user
-        return True
-    return True
 
 
 def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:

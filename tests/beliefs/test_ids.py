@@ -14,7 +14,6 @@ from budgetalloc import InputError
 from budgetalloc.beliefs import ids as module
 from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.ids import (
-    _stable_order,
     check_distinct,
     check_ids,
     factorize,
@@ -138,23 +137,12 @@ def test_the_order_is_pinned():
     assert shuffled_order(alike, 0, 0).tolist() == [1, 0]
 
 
-@given(st.lists(st.integers(0, 2**64 - 1).map(lambda x: x % 2**60 // 7 * 2**58 % 2**64 + x % 3), max_size=40))
-def test_the_order_of_hashes_is_that_of_a_stable_sort(hashes):
-    """Also where they agree in their upper bits, or altogether."""
-    hash_P = np.array(hashes, dtype=np.uint64)
-    assert _stable_order(hash_P).tolist() == np.argsort(hash_P, kind="stable").tolist()
-
-
 def test_the_order_does_not_depend_on_the_blocks(monkeypatch):
     rng = np.random.default_rng(0)
     key_P = rng.integers(2**64, size=300, dtype=np.uint64)
     whole = shuffled_order(key_P, 1, 2).tolist()
     monkeypatch.setattr(module, "blocks", partial(blocks, size=7))
     assert shuffled_order(key_P, 1, 2).tolist() == whole
-    alike_P = (rng.integers(90, size=300, dtype=np.uint64) << np.uint64(50)) + rng.integers(
-        9, size=300, dtype=np.uint64
-    )
-    assert _stable_order(alike_P).tolist() == np.argsort(alike_P, kind="stable").tolist()  # also on edges of blocks
 
 
 def test_the_id_of_a_prompt_does_not_depend_on_the_order_of_its_keys_and_its_text_need_not_be_ascii():
