@@ -3,7 +3,7 @@
 import argparse
 import math
 
-__all__ = ["natural", "positive", "rate", "seconds", "weighted", "workers"]
+__all__ = ["natural", "positive", "rate", "weighted", "workers"]
 
 
 def positive(text: str, most: int = 10**9) -> int:
@@ -36,14 +36,6 @@ def rate(text: str) -> float:
         value = math.nan
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r}: use a number that is not negative, such as 3e-4")
-    return value
-
-
-def seconds(text: str) -> float:
-    """Seconds to wait."""
-    value = rate(text)
-    if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text}: use a number above 0, at most 3600")
     return value
 
 

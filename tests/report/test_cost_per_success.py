@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.cli.commands.watch import line, screen
-from budgetalloc.logs.progress import read_progress
-from budgetalloc.logs.tail import Tail
 from budgetalloc.report import as_json, as_text, report
 from budgetalloc.report.findings import cost_sentence
-from budgetalloc.report.live_run import Live
 
 
 def written(path, costs=True, steps=20):
@@ -23,13 +19,6 @@ def written(path, costs=True, steps=20):
         more = {"costs_R": [cost] * 8} if costs else {}
         writer.append(step, ids, rewards, [10] * 8, [0.5] * 8, [1] * 8, success_R=rewards, **more)
     return path
-
-
-def live_of(path):
-    live, tail = Live(), Tail(path)
-    for news in tail.news():
-        live.add(news)
-    return live, tail
 
 
 @pytest.mark.parametrize("decision", [None, 7])
@@ -66,20 +55,3 @@ def test_without_costs_it_is_tokens_and_without_lengths_nothing(tmp_path):
     assert cost_sentence(report(nothing, policies=()).waste) == ""
     failed = ba.Ledger(np.zeros(2), ["a", "b"], [0, 0], [9, 9], [0.5, 0.5], [1, 1])
     assert cost_sentence(report(failed, policies=()).waste) == ""
-
-
-def test_watch_shows_the_cost_of_a_success(tmp_path):
-    path = written(tmp_path / "ledger.jsonl")
-    live, tail = live_of(path)
-    assert live.steps[19].figures()["cost_per_success"] == pytest.approx(120.0)
-    assert live.steps[19].figures()["tokens_per_success"] == 20.0
-    shown = screen(path, live, tail, read_progress(path), 100)
-    row = next(text for text in shown.splitlines() if "cost a success" in text)
-    assert row.split()[3:7] == ["120", "120", "to", "200"]
-    assert "step 19" in line(live.steps[19], math.nan)
-    again, _ = live_of(path)
-    assert again.steps == live.steps  # equal steps are not printed again
-    plain, tail = live_of(written(tmp_path / "plain.jsonl", costs=False))
-    shown = screen(path, plain, tail, read_progress(path), 100)
-    assert "tokens a success" in shown
-    assert "cost a success" not in shown
