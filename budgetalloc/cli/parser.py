@@ -3,11 +3,10 @@
 import argparse
 import pkgutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.cli.argument_types import natural, positive, rate, workers
+from budgetalloc.cli.argument_types import positive, rate, whole, workers
 from budgetalloc.cli.log_options import reading_options
 
 __all__ = ["parser"]
@@ -122,9 +121,9 @@ def _demo(commands: Any) -> None:
         "",
         "--config configs/knapsack.yaml --steps 50",
     )
-    _number(to, "--steps", "steps of 256 rollouts", positive, 150)
+    _number(to, "--steps", "steps of 256 rollouts", default=150)
     _number(to, "--learning-rate", "learning rate of both runs", rate, 3e-4)
-    _number(to, "--seed", "seed of both runs (default: from the file, or 0)", natural)
+    _number(to, "--seed", "seed of both runs (default: from the file, or 0)", whole(0, 2**32 - 1))
     to.add_argument("--config", type=Path, metavar="FILE", help="a YAML file with the policy to compare with uniform")
     results = "folder for the results (default: %(default)s)"
     to.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help=results)
@@ -168,7 +167,7 @@ def _policy(to: argparse.ArgumentParser, text: str) -> None:
 
 
 def _parallel(to: argparse.ArgumentParser) -> None:
-    _number(to, "--seeds", "repetitions", partial(positive, most=10_000), 5)
+    _number(to, "--seeds", "repetitions", whole(high=10_000), 5)
     text = "processes (default: all cores), or ray: tasks on the Ray cluster of RAY_ADDRESS, or on this machine"
     _number(to, "--workers", text, workers)
 

@@ -41,5 +41,5 @@ def shadow_of(
         watching = Shadow(session, quiet=not trainer.accelerator.is_main_process)
         watching.adopt(run.policy, prompts, trainer.args.generation_batch_size, trainer.num_generations)
     except BudgetallocError as error:
-        raise type(error)(f"shadow={policy}, as if it were attached: {error}") from error
+        raise type(error)(f"shadow={policy}, as if it were attached: {error}", argument="shadow") from error
     return watching

@@ -8,7 +8,6 @@ import textwrap
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -68,11 +67,13 @@ def _run_to_train(script: Path, argv: list[str], kind: type) -> tuple[Any, dict[
             raise ReachedTrain(self)
         print(f"{type(self).__name__}.train() is left out.", file=sys.stderr)
 
-    with ExitStack() as held:
-        held.enter_context(patched_attribute(AdaptiveGRPOCallback, "__init__", noted_init))
-        held.enter_context(patched_attribute(imported("transformers", "TRL", "trl").Trainer, "train", train))
-        held.enter_context(patched_attribute(sys, "argv", [str(script), *argv]))
-        held.enter_context(patched_attribute(sys, "path", [str(script.parent.resolve()), *sys.path]))
+    transformers = imported("transformers", "TRL", "trl")
+    with (
+        patched_attribute(AdaptiveGRPOCallback, "__init__", noted_init),
+        patched_attribute(transformers.Trainer, "train", train),
+        patched_attribute(sys, "argv", [str(script), *argv]),
+        patched_attribute(sys, "path", [str(script.parent.resolve()), *sys.path]),
+    ):
         try:
             runpy.run_path(str(script), run_name="__main__")
         except ReachedTrain as reached:
