@@ -6,7 +6,7 @@ import pytest
 
 from budgetalloc.cli.__main__ import main
 
-pytest.importorskip("trl")
+pytestmark = pytest.mark.slow  # TRL is loaded
 HELPERS = Path(__file__).parents[2] / "trl"
 SCRIPT = """
 import sys
