@@ -15,7 +15,7 @@ TRAINERS := tinker trinity art  # those that cannot share an environment with TR
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/cli/testbed \
     --ignore=tests/benchmarks --ignore=tests/test_notebooks.py --ignore=tests/training/test_prompts.py \
     --ignore=tests/logs/kinds/test_wandb_run.py --ignore=budgetalloc/__init__.py
-FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/config/test_fuzz.py tests/cli/doctor/test_fuzz.py
+FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/test_config_fuzz.py
 
 .DELETE_ON_ERROR:
 .PHONY: demo quick test check lint types docs wheel pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean
@@ -95,7 +95,7 @@ mutants: .venv/installed  ## breaks solvers, beliefs, advantages and adaptive() 
 	$(ONE_THREAD) $(BIN)/python benchmarks/mutants.py
 
 EXAMPLES ?= 20000
-fuzz: .venv/installed  ## so many new damaged or hostile logs, states, ledgers, YAML files and scripts for each of their tests
+fuzz: .venv/installed  ## so many new damaged or hostile logs, states, ledgers and YAML files for each of their tests
 	BUDGETALLOC_FUZZ=$(EXAMPLES) HYPOTHESIS_PROFILE=explore $(ONE_THREAD) $(BIN)/pytest -q -n 2 $(FUZZED)
 
 bench: .venv/installed  ## the figures of benchmarks/README.md

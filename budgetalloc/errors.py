@@ -55,10 +55,19 @@ def printable(text: str) -> str:
 
 
 class BudgetallocError(Exception):
-    """The base of all errors of budgetalloc. Its text has no control characters."""
+    """The base of all errors of budgetalloc. Its text has no control characters.
 
-    def __init__(self, *texts: object) -> None:
+    Args:
+        texts: What is wrong, and what to do instead.
+        argument: The name of the argument that is refused, if it is one.
+
+    >>> InputError("group=0: use an integer of at least 1.", argument="group").argument
+    'group'
+    """
+
+    def __init__(self, *texts: object, argument: str | None = None) -> None:
         super().__init__(*(printable(text) if isinstance(text, str) else text for text in texts))
+        self.argument = argument
 
 
 class BudgetError(BudgetallocError, ValueError):
@@ -137,7 +146,7 @@ def check_integer(name: str, value: Any, low: int, high: int = MOST) -> int:
     is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_integer or not low <= value <= high:
         allowed = f"of at least {low}" if high == MOST and (not is_integer or value < low) else f"from {low} to {high}"
-        raise InputError(f"{name}={shown(value)}: use an integer {allowed}.")
+        raise InputError(f"{name}={shown(value)}: use an integer {allowed}.", argument=name)
     return int(value)
 
 
@@ -165,39 +174,39 @@ def check_number(name: str, value: Any, low: float, high: float, *, without: tup
     if not is_number(value) or not low <= value <= high or value in without:
         left = "(" if low in without or low == -math.inf else "["
         right = ")" if high in without or high == math.inf else "]"
-        raise InputError(f"{name}={shown(value)}: use a number in {left}{low:g}, {high:g}{right}.")
+        raise InputError(f"{name}={shown(value)}: use a number in {left}{low:g}, {high:g}{right}.", argument=name)
     return float(value)
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raises `InputError` unless the value is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
-        raise InputError(f"{name}={shown(value)}: use one of {allowed}.")
+        raise InputError(f"{name}={shown(value)}: use one of {allowed}.", argument=name)
 
 
 def check_flag(name: str, value: Any) -> bool:
     """The value as a bool. Raises `InputError` for anything but True and False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name}={shown(value)}: use True or False.")
+        raise InputError(f"{name}={shown(value)}: use True or False.", argument=name)
     return bool(value)
 
 
 def check_function(name: str, value: Any, what: str) -> None:
     """Raises `InputError` unless the value is callable. `what` describes its arguments and result."""
     if not callable(value):
-        raise InputError(f"{name}={shown(value)}: give a function {what}.")
+        raise InputError(f"{name}={shown(value)}: give a function {what}.", argument=name)
 
 
 def check_type(name: str, value: Any, kind: type | tuple[type, ...], what: str) -> None:
     """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give instead."""
     if not isinstance(value, kind):
-        raise InputError(f"{name}={shown(value)} is of type {type(value).__name__}: give {what}.")
+        raise InputError(f"{name}={shown(value)} is of type {type(value).__name__}: give {what}.", argument=name)
 
 
 def check_rng(rng: Any) -> None:
     """Raises `InputError` unless this is a random number generator."""
     if isinstance(rng, type) or not callable(getattr(rng, "random", None)):
-        raise InputError(f"rng={shown(rng)}: give a generator such as np.random.default_rng(0).")
+        raise InputError(f"rng={shown(rng)}: give a generator such as np.random.default_rng(0).", argument="rng")
 
 
 def check_list(name: str, values: Any, what: str) -> list[Any]:
@@ -211,7 +220,7 @@ def check_list(name: str, values: Any, what: str) -> list[Any]:
             raise TypeError
         return list(values)
     except TypeError as error:  # numbers, None, arrays of no dimension
-        raise InputError(f"{name}={shown(values)}: give {what}.") from error
+        raise InputError(f"{name}={shown(values)}: give {what}.", argument=name) from error
 
 
 def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDArray[np.float64]:
@@ -229,4 +238,4 @@ def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDAr
             raise TypeError(f"not numbers, but {array.dtype}")
         return array.astype(np.float64, copy=copy)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{name}={shown(values)}: give {what}.") from error
+        raise InputError(f"{name}={shown(values)}: give {what}.", argument=name) from error

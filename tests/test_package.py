@@ -92,7 +92,7 @@ def test_only_trainers_and_the_testbed_import_torch_and_friends(package):
 
 HEAVY = "torch trl transformers datasets accelerate ortools matplotlib scipy pandas pyarrow yaml tqdm loky cloudpickle"
 HEAVY = {*HEAVY.split(), "ray", "wandb"}
-ALLOWED = {"config": {"yaml"}, "methods": {"scipy"}}
+ALLOWED = {"the settings": {"yaml"}, "methods": {"scipy"}}
 COMMAND = "from budgetalloc.cli.__main__ import main; main(['{}'])"
 LIGHT = {
     "the package": "import budgetalloc",
@@ -108,7 +108,7 @@ LIGHT = {
     ),
     "the settings": "import budgetalloc.cli.config",
     "the task language": "import budgetalloc.cli.testbed.skills",
-    **{command: COMMAND.format(command) for command in ("methods", "config", "recipe")},
+    **{command: COMMAND.format(command) for command in ("methods", "recipe")},
 }
 
 

@@ -91,7 +91,7 @@ def named(config: Config) -> str:
     said = {
         key: value for key, value in config.as_dict().items() if key in ("policy", "estimator", "budget", "callback")
     }
-    return f"{Path(config.source.file).stem}-{hashlib.sha256(json.dumps(said).encode()).hexdigest()[:8]}"
+    return f"{Path(config.file).stem}-{hashlib.sha256(json.dumps(said).encode()).hexdigest()[:8]}"
 
 
 def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:

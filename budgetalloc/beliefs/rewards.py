@@ -90,7 +90,10 @@ def check_range(reward_range: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         low, high = 0.0, -1.0
     if not (is_number(low) and is_number(high) and 0 < float(high) - float(low) < math.inf):
-        raise InputError(f"reward_range={shown(reward_range)}: give the lowest and highest reward, as (0.0, 1.0).")
+        raise InputError(
+            f"reward_range={shown(reward_range)}: give the lowest and highest reward, as (0.0, 1.0).",
+            argument="reward_range",
+        )
     return float(low), float(high)
 
 
@@ -100,7 +103,8 @@ def check_success(success: Any) -> None:
         return
     raise InputError(
         f"success={shown(success)}: pass the name of a reward function, its place in the list (an int), a threshold on "
-        "the total reward (a float), or a function from the rewards by name to success in [0, 1]."
+        "the total reward (a float), or a function from the rewards by name to success in [0, 1].",
+        argument="success",
     )
 
 

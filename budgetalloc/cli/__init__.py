@@ -1,1 +1,1 @@
-"""The command line: `budgetalloc doctor`, `report`, `replay`, `demo`, `methods`, `config` and `recipe`."""
+"""The command line: `budgetalloc check`, `report`, `replay`, `demo`, `methods` and `recipe`."""

@@ -38,8 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command. The answer goes to stdout, all messages to stderr.
 
     Returns:
-        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C. The
-        command `doctor` returns 1 if something is refused, 2 after an error or if nothing could be checked.
+        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C.
     """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions; argcomplete is optional
         with contextlib.suppress(ImportError):
@@ -55,7 +54,7 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
     if args.command is None:
         options.print_help(sys.stderr)
         return 2
-    status, mistake = 0, getattr(args, "mistake", 1)
+    status = 0
     try:
         module = importlib.import_module(f"budgetalloc.cli.commands.{args.command}")  # `methods` loads no pandas
         status = int(module.run(args) or 0)
@@ -65,9 +64,9 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
     except KeyboardInterrupt:
         return _print_error(args, "stopped by Ctrl-C", INTERRUPTED)
     except BudgetallocError as error:
-        return _print_error(args, error, mistake)
+        return _print_error(args, error, 1)
     except OSError as error:
-        return _print_error(args, f"{error.filename}: {error.strerror}" if error.filename else error, mistake)
+        return _print_error(args, f"{error.filename}: {error.strerror}" if error.filename else error, 1)
     except ImportError as error:
         if (error.name or "budgetalloc").startswith("budgetalloc"):
             raise  # a defect of budgetalloc, not a missing package

@@ -2,30 +2,32 @@
 
 import argparse
 import math
+from collections.abc import Callable
 
-__all__ = ["natural", "positive", "rate", "seconds", "weighted", "workers"]
+__all__ = ["positive", "rate", "weighted", "whole", "workers"]
 
 
-def positive(text: str, most: int = 10**9) -> int:
-    """A whole number from 1."""
-    value = natural(text, most)
-    if not value:
-        raise argparse.ArgumentTypeError("0: use at least 1")
-    return value
+def whole(low: int = 1, high: int = 10**9) -> Callable[[str], int]:
+    """A parser of whole numbers within these bounds.
+
+    >>> whole(0)("12")
+    12
+    """
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"{text[:20]!r}: use a whole number from {low} to {high:,}")
+        return int(text)
+
+    return parse
+
+
+positive = whole()
 
 
 def workers(text: str) -> int | str:
     """A number of processes, or "ray"."""
-    return text if text == "ray" else positive(text, most=1024)
-
-
-def natural(text: str, most: int = 2**32 - 1) -> int:
-    """A whole number from 0."""
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r}: use a whole number that is not negative")
-    if len(text) > 10 or int(text) > most:
-        raise argparse.ArgumentTypeError(f"{text[:20]}: use at most {most:,}")
-    return int(text)
+    return text if text == "ray" else whole(high=1024)(text)
 
 
 def rate(text: str) -> float:
@@ -36,14 +38,6 @@ def rate(text: str) -> float:
         value = math.nan
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r}: use a number that is not negative, such as 3e-4")
-    return value
-
-
-def seconds(text: str) -> float:
-    """Seconds to wait."""
-    value = rate(text)
-    if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text}: use a number above 0, at most 3600")
     return value
 
 

@@ -3,11 +3,10 @@
 import argparse
 import pkgutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.cli.argument_types import natural, positive, rate, workers
+from budgetalloc.cli.argument_types import positive, rate, whole, workers
 from budgetalloc.cli.log_options import reading_options
 
 __all__ = ["parser"]
@@ -20,7 +19,8 @@ def parser() -> argparse.ArgumentParser:
         description="Decides how many rollouts each prompt gets in RL with verifiable rewards, and reports how many\n"
         "rollouts of a finished run gave no gradient.",
         epilog="If you have a finished run:  budgetalloc report runs/my_run/completions\n"
-        "Before a run:                budgetalloc doctor train.py\n"
+        "Before a run:                budgetalloc check train.py\n"
+        "While it trains:             budgetalloc report runs/my_run/ledger.jsonl --follow\n"
         "If you have no run:          budgetalloc demo\n\n"
         "`budgetalloc COMMAND --help` explains a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     version = pkgutil.resolve_name("budgetalloc:__version__")
     top.add_argument("--version", action="version", version=f"budgetalloc {version}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for add in (_doctor, _report, _replay, _demo, _methods, _config, _recipe):
+    for add in (_check, _report, _replay, _demo, _methods, _recipe):
         add(commands)
     return top
 
@@ -44,23 +44,20 @@ def _command(commands: Any, name: str, short: str, long: str, *examples: str) ->
     return made
 
 
-def _doctor(commands: Any) -> None:
+def _check(commands: Any) -> None:
     to = _command(
         commands,
-        "doctor",
-        "before a run: what is supported, what is refused, and which policy fits",
-        "Reads a training script for TRL without running it, a YAML file of settings, or verl's configuration. Makes\n"
-        "the checks of the run with what these say, and lists what is known only once the script runs.\n"
-        "Exit status: 0, nothing is refused; 1, something is; 2, the file cannot be read, or nothing checked.",
+        "check",
+        "before a run: what is refused, what success is, and what the first step draws",
+        "Runs a training script with its arguments up to GRPOTrainer.train(), and stops there. Prints the policy,\n"
+        "what success is, what the first step would draw, and which options are not the default. Needs what the\n"
+        "training needs: its packages, model and data.\n"
+        "Exit status: 0; 1 if an option is refused, the script fails, or it attaches no AdaptiveGRPOCallback.",
         "train.py",
-        "configs/trl_adaptive.yaml --processes 8",
-        "gsm8k.yaml trainer.v1.trainer_mode=budgetalloc +budgetalloc.policy=adaptive",
+        "train.py --model Qwen/Qwen2.5-0.5B-Instruct",
     )
-    files = "a script, a YAML file, or verl's configuration and overrides of it"
-    to.add_argument("source", nargs="+", metavar="FILE", help=files)
-    _number(to, "--processes", "processes of the training, one per GPU", partial(positive, most=100_000), 1)
-    _json(to)
-    to.set_defaults(mistake=2)
+    to.add_argument("script", type=Path, metavar="SCRIPT", help="the script that trains")
+    to.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="the arguments of the script")
 
 
 def _report(commands: Any) -> None:
@@ -75,12 +72,15 @@ def _report(commands: Any) -> None:
         "runs/my_run/completions",
         "uniform.jsonl adaptive.jsonl",
         "ledger.jsonl --html report.html",
+        "runs/my_run/ledger.jsonl --follow",
         "counts.csv --policy uniform --policy adaptive --json",
     )
     reading_options(to, "RUN")
     to.add_argument("other", type=Path, nargs="?", metavar="RUN", help="a second run, shown next to the first")
     to.add_argument("--html", type=Path, metavar="FILE", help="also write a self-contained page with the plots")
     _policy(to, "compare this policy on the log, repeatable (default: uniform, knapsack, thompson, adaptive)")
+    follow = "print the report, without that comparison, whenever the log has grown; Ctrl-C ends"
+    to.add_argument("--follow", action="store_true", help=follow)
     to.add_argument("--no-replay", action="store_true", help="leave out the comparison of policies, the slowest part")
     _number(to, "--steps", "steps of the comparison (default: as many as take about a minute)")
     _parallel(to)
@@ -102,7 +102,7 @@ def _replay(commands: Any) -> None:
     )
     reading_options(to, "LOG")
     _policy(to, "a name of `budgetalloc methods`, repeatable; the others are compared with the first")
-    settings = "a YAML file with policy, budget and pacing; see `budgetalloc config`"
+    settings = "a YAML file with policy, budget and pacing, such as configs/knapsack.yaml"
     to.add_argument("--config", type=Path, metavar="FILE", help=settings)
     _number(to, "--rollouts", "rollouts of a step (default: from the file, or as in the log)")
     _number(to, "--prompts", "prompts of a step (default: for groups as large as in the log)")
@@ -121,9 +121,9 @@ def _demo(commands: Any) -> None:
         "",
         "--config configs/knapsack.yaml --steps 50",
     )
-    _number(to, "--steps", "steps of 256 rollouts", positive, 150)
+    _number(to, "--steps", "steps of 256 rollouts", default=150)
     _number(to, "--learning-rate", "learning rate of both runs", rate, 3e-4)
-    _number(to, "--seed", "seed of both runs (default: from the file, or 0)", natural)
+    _number(to, "--seed", "seed of both runs (default: from the file, or 0)", whole(0, 2**32 - 1))
     to.add_argument("--config", type=Path, metavar="FILE", help="a YAML file with the policy to compare with uniform")
     results = "folder for the results (default: %(default)s)"
     to.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help=results)
@@ -139,22 +139,6 @@ def _methods(commands: Any) -> None:
         "",
         "--json",
     )
-    _json(to)
-
-
-def _config(commands: Any) -> None:
-    to = _command(
-        commands,
-        "config",
-        "checks a YAML file of settings, and prints every setting with its value",
-        "Checks a YAML file with policy, budget, estimator and pacing. `demo`, `replay`, the learning benchmark and\n"
-        "the recipe `trl` read the same file. An error names the line and the nearest known key.",
-        "configs/trl_adaptive.yaml",
-        "configs/knapsack.yaml --show",
-        "--show                 (prints the defaults, a start for your own file)",
-    )
-    to.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the file; without it, the defaults are shown")
-    to.add_argument("--show", action="store_true", help="print every setting with its value, as YAML")
     _json(to)
 
 
@@ -183,7 +167,7 @@ def _policy(to: argparse.ArgumentParser, text: str) -> None:
 
 
 def _parallel(to: argparse.ArgumentParser) -> None:
-    _number(to, "--seeds", "repetitions", partial(positive, most=10_000), 5)
+    _number(to, "--seeds", "repetitions", whole(high=10_000), 5)
     text = "processes (default: all cores), or ray: tasks on the Ray cluster of RAY_ADDRESS, or on this machine"
     _number(to, "--workers", text, workers)
 

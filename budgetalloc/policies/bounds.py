@@ -58,7 +58,9 @@ class Bounds:
             try:
                 candidates = check_integer("candidates", candidates, 1)
             except InputError as error:
-                raise InputError(f"candidates={shown(candidates)}: use 1, a larger integer or 'all'.") from error
+                raise InputError(
+                    f"candidates={shown(candidates)}: use 1, a larger integer or 'all'.", argument="candidates"
+                ) from error
         check_integer("quantum", quantum, 1)
         for name, value, low in (("floor", floor, 0), ("cap", cap, 1), ("min_group", min_group, 1)):
             if value is not None:

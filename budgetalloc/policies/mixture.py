@@ -58,7 +58,8 @@ def check_mixture(mixture: Any) -> Mixture | None:
     if not isinstance(mixture, str) or mixture not in get_args(Rule):
         raise InputError(
             f"mixture={shown(mixture)}: use one of {', '.join(map(repr, get_args(Rule)))}, or a "
-            "budgetalloc.policies.mixture.Mixture with rule= and probe=."
+            "budgetalloc.policies.mixture.Mixture with rule= and probe=.",
+            argument="mixture",
         )
     return Mixture(mixture)  # type: ignore[arg-type]
 

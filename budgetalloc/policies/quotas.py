@@ -36,19 +36,23 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
     """
     example = "such as {'math': (0.3, 0.5)}"
     if not isinstance(quotas, Mapping) or not quotas:
-        raise InputError(f"quotas={shown(quotas)}: give the lowest and highest share of each domain, {example}.")
+        raise InputError(
+            f"quotas={shown(quotas)}: give the lowest and highest share of each domain, {example}.", argument="quotas"
+        )
     shares = {}
     for domain, share in quotas.items():
         pair = list(share) if isinstance(share, (tuple, list)) else []  # a file has lists
         if len(pair) != 2 or not all(is_number(x) for x in pair) or not 0 <= pair[0] <= pair[1] <= 1:
             raise InputError(
                 f"quotas={{{domain!r}: {shown(share)}}}: give two shares of the rollouts, 0 <= lowest <= highest <= 1, "
-                f"{example}."
+                f"{example}.",
+                argument="quotas",
             )
         shares[domain] = (float(pair[0]), float(pair[1]))
     if (lowest := sum(low for low, _ in shares.values())) > 1 + 1e-9:
         raise InputError(
-            f"quotas={shown(quotas)}: the lowest shares add up to {lowest:g}. Use shares that add up to 1."
+            f"quotas={shown(quotas)}: the lowest shares add up to {lowest:g}. Use shares that add up to 1.",
+            argument="quotas",
         )
     return shares
 
@@ -64,14 +68,16 @@ def check_domain_and_shares(
         if domain is None:
             raise InputError(
                 f"mixture={mixture.rule!r} without domain=: name the dataset column with the domain of a prompt, such "
-                "as domain='subject'."
+                "as domain='subject'.",
+                argument="mixture",
             )
         quotas = {} if quotas is None else quotas
     if (domain is None) != (quotas is None):
         given = [f"domain={shown(domain)}", f"quotas={shown(quotas)}"]
         raise InputError(
             f"{' without '.join(given if quotas is None else given[::-1])}: give both, the dataset column that names "
-            "the domain of a prompt, and the shares, such as domain='subject', quotas={'math': (0.3, 0.5)}."
+            "the domain of a prompt, and the shares, such as domain='subject', quotas={'math': (0.3, 0.5)}.",
+            argument="domain" if quotas is None else "quotas",
         )
     if domain is None:
         return None

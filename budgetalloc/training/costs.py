@@ -40,7 +40,8 @@ def check_cost(cost: Any) -> None:
         raise InputError(
             f"cost={shown(cost)}: use 'tokens', 'seconds', prices by name such as {{'tokens': 1, 'turns': 50}}, or a "
             "function of two arrays, the tokens of each prompt and of its expected answer, that returns the cost of "
-            "each prompt once a group and that of one rollout."
+            "each prompt once a group and that of one rollout.",
+            argument="cost",
         )
 
 
@@ -52,7 +53,8 @@ def check_cost_per_step(cost_per_step: Any, cost: Any) -> float | None:
     if cost is None or cost == "seconds":
         raise InputError(
             f"cost_per_step={target:g} with cost={cost!r}: it is in the unit of cost=, which must be fixed. Use "
-            "cost='tokens', or prices by name such as {'tokens': 1, 'turns': 50}."
+            "cost='tokens', or prices by name such as {'tokens': 1, 'turns': 50}.",
+            argument="cost_per_step",
         )
     return target
 

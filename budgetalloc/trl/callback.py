@@ -25,7 +25,7 @@ from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.checkpoints import newest_complete_or_error, with_load, with_save
-from budgetalloc.trl.checks import check_compatible, check_only_one, check_trainer, no_decision
+from budgetalloc.trl.checks import check_budget, check_compatible, check_only_one, check_trainer, no_decision
 from budgetalloc.trl.compatibility import Facts, unaligned_saves
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.response_reuse import Reuse
@@ -115,7 +115,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     Raises:
         UnsupportedError: not a `GRPOTrainer`; a version of TRL without the methods needed; an option that would give
             wrong results. InputError: a bad argument; one id with two prompts; fewer rows than a generation batch
-            takes; a second callback of this kind. BudgetError: floor, cap, min_group and quantum contradict each other.
+            takes; a second callback of this kind. BudgetError: floor, cap, min_group and quantum contradict each other,
+            or the prompts of a step cannot spend its rollouts.
     """
 
     def __init__(
@@ -168,9 +169,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.session.shadow = shadow_of(shadow, trainer, self.session, self.prompts, given)
         self.scoring, self.costs = self.session.scoring, self.session.costs
         self._unobserved = check_compatible(trainer, self.policy, self.options, self.prompts, ledger)
-        # Raises before training if floor, cap and quantum contradict each other.
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
-        self.options.bounds.budget(rollouts, 1, group)
+        if self._unobserved is None:
+            check_budget(self.options, self.prompts, rollouts, group)
         self.session.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
         self.trackers = None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)

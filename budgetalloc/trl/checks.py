@@ -16,7 +16,7 @@ from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, Selectiv
 from budgetalloc.trl.experimental.trees.rollouts import Trees
 from budgetalloc.trl.experimental.trees.rollouts import refusals as tree_refusals
 
-__all__ = ["HELD", "SEAM", "check_compatible", "check_only_one", "check_trainer", "no_decision"]
+__all__ = ["HELD", "SEAM", "check_budget", "check_compatible", "check_only_one", "check_trainer", "no_decision"]
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +99,23 @@ def check_compatible(
         f"{policy} decides nothing, and nothing tells the prompts apart: TRL trains as without it, the log has no "
         f"budgetalloc/ metrics, and checkpoints hold no beliefs. {reason}"
     )
+
+
+def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) -> None:
+    """Raises `BudgetError` unless a step's candidate prompts can spend its rollouts within the bounds.
+
+    Args:
+        options: The options.
+        prompts: The prompts of the train dataset.
+        rollouts: Rollouts that a step trains on.
+        group: The trainer's group size.
+    """
+    candidates = batch = rollouts // group
+    if prompts.indexable and getattr(prompts.dataset, "column_names", None):
+        candidates = options.bounds.on_offer(batch, len(prompts.pool))
+    budget = options.bounds.budget(rollouts * options.generate, candidates, group)
+    if options.quotas is None:  # else `Quotas.check`, which knows the candidates of each domain
+        budget.check(candidates)
 
 
 def no_decision(steps: int) -> UnsupportedError:

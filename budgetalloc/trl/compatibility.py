@@ -1,7 +1,4 @@
-"""What the callback refuses: rules about the facts of a trainer, without importing TRL.
-
-`trl/checks.py` takes the facts from a trainer, `budgetalloc doctor` from a script or a file of settings.
-"""
+"""What the callback refuses: rules about the facts of a trainer."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

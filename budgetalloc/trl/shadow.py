@@ -8,7 +8,7 @@ from budgetalloc.policies.methods import PolicyLike
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
-from budgetalloc.trl.checks import check_compatible
+from budgetalloc.trl.checks import check_budget, check_compatible
 
 __all__ = ["shadow_of"]
 
@@ -36,9 +36,10 @@ def shadow_of(
         unobserved = check_compatible(trainer, policy, options, prompts) or prompts.unnamed_row()
         if unobserved is not None:
             raise UnsupportedError(str(unobserved))
+        check_budget(options, prompts, trainer.args.generation_batch_size, trainer.num_generations)
         session = Session(policy, run.scoring.names, run.scoring.weights, resolved=options, quiet=True)
         watching = Shadow(session, quiet=not trainer.accelerator.is_main_process)
         watching.adopt(run.policy, prompts, trainer.args.generation_batch_size, trainer.num_generations)
     except BudgetallocError as error:
-        raise type(error)(f"shadow={policy}, as if it were attached: {error}") from error
+        raise type(error)(f"shadow={policy}, as if it were attached: {error}", argument="shadow") from error
     return watching

@@ -77,7 +77,7 @@ class Settings:
             try:
                 policy = Paced(**vars(policy), plan=pacing_plan(given["pacing"])[1])
             except BudgetallocError as error:
-                raise type(error)(f"budgetalloc.pacing: {error}") from error
+                raise type(error)(f"budgetalloc.pacing: {error}", argument=error.argument) from error
         asked: dict[str, Any] = ({"candidates": 1} if ahead else {}) | ({"success": REWARD} if penalty else {})
         asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
         if asked.get("cost") == "seconds":

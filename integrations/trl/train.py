@@ -13,7 +13,7 @@ from datasets import load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from budgetalloc.cli.config import Config
-from budgetalloc.errors import BudgetallocError
+from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 
@@ -39,8 +39,8 @@ def main() -> None:
 def build(config: Config) -> GRPOTrainer:
     """The trainer with the callback attached, as the file says."""
     if config.model is None or config.dataset is None:
-        raise config.source.error("set `model:` and `dataset:`, the model and the data to train with.")
-    arguments = GRPOConfig(**config.source.section("grpo", GRPOConfig.__dataclass_fields__))
+        raise InputError(f"{config.file}: set `model:` and `dataset:`, the model and the data to train with.")
+    arguments = GRPOConfig(**config.grpo)
     local = Path(config.dataset).exists()
     dataset = (
         load_dataset("json", data_files=config.dataset, split="train")

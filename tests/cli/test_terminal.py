@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from budgetalloc.cli.__main__ import Plain, main
-from budgetalloc.cli.config import Config
 from budgetalloc.errors import printable
 
 COMMAND = [sys.executable, "-m", "budgetalloc.cli"]
@@ -59,8 +58,8 @@ def test_a_console_of_any_encoding_and_ids_with_escape_codes(command, encoding, 
         ["report", "x", "--policy", f"none{ESCAPE}"],
         ["report", "x", "--kind", ESCAPE],
         ["replay", "x", "--reward", f"{ESCAPE}=y"],
-        ["config", "x", ESCAPE],
-        ["config", f"none{ESCAPE}"],
+        ["recipe", "x", ESCAPE],
+        ["demo", "--config", f"none{ESCAPE}"],
         [ESCAPE],
         ["demo", "--steps", ESCAPE],
     ],
@@ -79,15 +78,7 @@ def test_what_is_typed_cannot_control_the_terminal(words, capsys):
 @pytest.mark.parametrize("text", ['"a\\e[31m": 1', 'policy: "\\e[31m"', 'budget: {"x\\e[2J": 1}', "a: \x1b[31m"])
 def test_keys_and_values_of_a_yaml_file_cannot_control_the_terminal(text, tmp_path, capsys):
     (tmp_path / "x.yaml").write_text(text)
-    assert main(["config", str(tmp_path / "x.yaml")]) == 1
+    assert main(["demo", "--config", str(tmp_path / "x.yaml")]) == 1
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1
     assert "\x1b" not in errors
-
-
-def test_the_settings_that_are_shown_are_plain_and_read_back(tmp_path, capsys):
-    (tmp_path / "x.yaml").write_text('model: "中\\e[31m"\n')
-    assert main(["config", "--show", str(tmp_path / "x.yaml")]) == 0
-    printed = capsys.readouterr().out
-    assert "\x1b" not in printed
-    assert Config.parse(printed).model == "中\x1b[31m"

@@ -88,6 +88,14 @@ GENERATES_TWICE = replace(ba.knapsack(), needs=replace(ba.knapsack().needs, gene
         ({"floor": 1, "candidates": 1, "min_group": 2}, r"floor=1, min_group=2.*Use floor=0, floor=2 or min_group=1"),
         ({"quantum": 5}, r"rollouts=16, quantum=5.*not a multiple.*Use rollouts=15 or 20, or quantum=4"),
         ({"cap": 1, "min_group": 2}, r"cap=1.*smallest group has 2"),
+        (
+            {"policy": "knapsack", "floor": 16},
+            r"4 prompts at floor=16 need 64 rollouts\. Use floor=4 or floor=0",
+        ),
+        ({"policy": "uniform", "floor": 16}, r"4 prompts at floor=16 need 64 rollouts"),
+        ({"policy": "knapsack", "cap": 3}, r"4 prompts at cap=3 can take only 12 rollouts\. Use cap=4 or rollouts=12"),
+        ({"candidates": "all", "floor": 1}, r"24 prompts at floor=1 need 24 rollouts"),
+        ({"policy": "knapsack", "candidates": 3, "floor": 2}, r"12 prompts at floor=2 need 24 rollouts"),
         ({"policy": "adaptve"}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
         ({"policy": "thompson", "baseline": "policy"}, "has no rule of its own"),
         ({"policy": "thompson", "scale": "whiten_tokens", "buffer": CorrectResponseBuffer()}, "whiten_tokens"),
@@ -107,6 +115,15 @@ GENERATES_TWICE = replace(ba.knapsack(), needs=replace(ba.knapsack().needs, gene
 def test_bad_options(build, options, message):
     with pytest.raises((InputError, BudgetError), match=message):
         AdaptiveGRPOCallback(build(), **options)
+
+
+def test_a_floor_that_the_distinct_prompts_of_the_data_can_have_is_accepted(build):
+    """The four rows of a batch are of two prompts."""
+    twins = Dataset.from_list([{"prompt": f"{n // 2}="} for n in range(4)])
+    callback = trained(build(twins, max_steps=1), ba.knapsack(), floor=8)
+    assert callback.batch.counts_G.tolist() == [8, 8]
+    with pytest.raises(BudgetError, match="2 prompts at floor=9 need 18 rollouts"):
+        AdaptiveGRPOCallback(build(twins), ba.knapsack(), floor=9)
 
 
 def test_a_new_ledger_is_not_made_before_the_first_step_and_an_old_one_is_left_as_it_is(build, tmp_path):
@@ -189,9 +206,8 @@ def test_a_rule_that_chooses_another_number_of_rows(build, chosen, message):
 
 
 def test_too_few_prompts_for_the_cap(build):
-    callback = attach(build(rows(4)), cap=2)
     with pytest.raises(BudgetError, match=r"4 prompts at cap=2 can take only 8 rollouts. Use cap=4 or rollouts=8"):
-        callback.trainer.train()
+        AdaptiveGRPOCallback(build(rows(4)), cap=2)
 
 
 def test_few_prompts_without_a_cap_work(build):

@@ -14,5 +14,5 @@ def run(args: argparse.Namespace) -> None:
         demo,  # deferred: a mistake in the file shows before torch and trl are loaded
     )
 
-    seed = int(config.policy.options["seed"]) if args.seed is None else args.seed
+    seed = int(config.arguments["seed"]) if args.seed is None else args.seed
     demo(steps=args.steps, learning_rate=args.learning_rate, seed=seed, out=args.out, config=config)

@@ -46,10 +46,10 @@ def run(args: argparse.Namespace) -> None:
         "features": "a log does not hold the columns of the dataset, so a replay has no features. Leave them out.",
     }
     for name, text in unsupported.items():
-        if config is not None and getattr(config.callback, name) is not None:
-            raise config.source.error(text, f"callback.{name}", kind=UnsupportedError)
+        if config is not None and name in config.callback:
+            raise UnsupportedError(f"{config.file}: callback.{name}: {text}", argument=name)
     policies = chosen(args.policy, config)
-    instead = {"prompt_id": config.callback.prompt_id, "reward_range": config.callback.reward_range} if config else {}
+    instead = {name: config.callback.get(name) for name in ("prompt_id", "reward_range")} if config else {}
     reading = opened(args, **instead)
     ledger = read(reading)
     world = Replay(ledger)
@@ -94,8 +94,8 @@ def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Conf
     names = names or ([POLICIES[0]] if config else POLICIES)
     configs = {name: config.rival(name) if config else Config.of(name) for name in names}
     if config is not None:
-        label = config.policy.name
-        configs[label if label not in configs else f"{label} ({config.source.file})"] = config
+        label = config.method
+        configs[label if label not in configs else f"{label} ({config.file})"] = config
     return configs
 
 

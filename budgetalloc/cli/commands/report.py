@@ -1,32 +1,90 @@
 """`budgetalloc report`: what the rollouts of a finished run were spent on."""
 
 import argparse
+import contextlib
 import shutil
 import sys
+import time
 from pathlib import Path
 
 from budgetalloc.cli.config import Config
 from budgetalloc.cli.log_options import bar, opened, watched
-from budgetalloc.errors import InputError
+from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.progress import Progress, read_progress
-from budgetalloc.report import as_json, as_text, comparison_report, report
+from budgetalloc.report import Report, as_json, as_text, comparison_report, report
+from budgetalloc.report.findings import doubts_sentences, headline
 from budgetalloc.report.policy_replays import POLICIES
 from budgetalloc.report.run_comparison import Side
 
-__all__ = ["compare", "run"]
+__all__ = ["SECONDS", "compare", "follow", "run", "summary_of", "verdict"]
+
+SECONDS = 3.0  # between two looks at a log that `--follow` follows
 
 
 def run(args: argparse.Namespace) -> None:
     """Reads the log, prints the report and writes the page. Two logs are compared."""
     if args.other is not None:
-        return compare(args)
-    policies = () if args.no_replay else tuple(dict.fromkeys(args.policy or POLICIES))
+        compare(args)
+    elif args.follow:
+        follow(args)
+    else:
+        _show(args, summary_of(args))
+
+
+def follow(args: argparse.Namespace) -> None:
+    """Prints the verdict and the report whenever the log has grown, until Ctrl-C."""
+    shown = 0
+    if not _bytes(args.log):
+        print(f"Waiting for {args.log}. Ctrl-C ends.", file=sys.stderr)
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            if (size := _bytes(args.log)) != shown:
+                shown = size
+                try:
+                    summary = summary_of(args)
+                except BudgetallocError as error:  # a file may be half written
+                    print(f"Not shown: {error}", file=sys.stderr)
+                else:
+                    if not args.json:
+                        print(f"{verdict(summary)}\n")
+                    _show(args, summary)
+                sys.stdout.flush()
+            time.sleep(SECONDS)
+
+
+def _bytes(log: Path) -> int:
+    """The size of a log, a file or a folder; 0 if there is none yet."""
+    return sum(file.stat().st_size for file in (log, *log.rglob("*")) if file.is_file())
+
+
+def verdict(summary: Report) -> str:
+    """One line: the run is healthy, or what to look at."""
+    waste = summary.waste
+    concerns = doubts_sentences(summary.notes, summary.doubts)
+    if summary.missing[0] or 2 * waste.wasted > waste.rollouts:
+        concerns.append(headline(waste, summary.missing))
+    if waste.forecast.explained < 0:
+        concerns.append("Success is predicted worse than by a constant.")
+    return f"Look at: {' '.join(concerns)}" if concerns else "Healthy."
+
+
+def _show(args: argparse.Namespace, summary: Report) -> None:
+    if args.html is not None:
+        from budgetalloc.report.html import as_html
+
+        _write(args.html, as_html(summary))
+    print(as_json(summary) if args.json else as_text(summary, _width()))
+
+
+def summary_of(args: argparse.Namespace) -> Report:
+    """The report on the log, with the policies and options of the command line."""
+    policies = () if args.no_replay or args.follow else tuple(dict.fromkeys(args.policy or POLICIES))
     for name in policies:
         Config.of(name)  # an unknown name is an error before the log is read
     reading = opened(args)
     with bar("replaying", len(policies) * args.seeds, "runs") as move:
-        summary = report(
+        return report(
             reading,
             policies=policies,
             seeds=range(args.seeds),
@@ -36,16 +94,11 @@ def run(args: argparse.Namespace) -> None:
             watch=watched(reading),
             progress=lambda ended, _: move(ended),
         )
-    if args.html is not None:
-        from budgetalloc.report.html import as_html
-
-        _write(args.html, as_html(summary))
-    print(as_json(summary) if args.json else as_text(summary, _width()))
 
 
 def compare(args: argparse.Namespace) -> None:
     """Prints two runs side by side."""
-    for name, given in (("--policy", args.policy), ("--steps", args.steps)):
+    for name, given in (("--policy", args.policy), ("--steps", args.steps), ("--follow", args.follow or None)):
         if given is not None:
             raise InputError(f"{name} is for the report of one run: leave it out, or give one run.")
     sides = []

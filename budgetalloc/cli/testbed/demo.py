@@ -35,7 +35,7 @@ def demo(
 
     Args:
         steps, learning_rate, seed: The same for both runs.
-        out: The folder for results and for the ledger of each run. `config.callback.ledger` is ignored.
+        out: The folder for results and for the ledger of each run. `callback: {ledger: ...}` of the config is ignored.
         config: The policy to compare with uniform, and how it is attached; `adaptive` by default. Its model, dataset
             and GRPO arguments are ignored.
 
@@ -49,10 +49,12 @@ def demo(
     if not draws:  # before two minutes of training, not after them
         print(f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr)
     config = config or Config.parse("")
-    if config.callback.reward_range not in (None, (0.0, 1.0)):
-        text = "the demo's rewards are 0 and 1. Leave it out."
-        raise config.source.error(text, "callback.reward_range", kind=UnsupportedError)
-    name = config.policy.name if config.policy.name != "uniform" else "uniform, as configured"
+    if config.callback.get("reward_range") not in (None, (0, 1)):
+        raise UnsupportedError(
+            f"{config.file}: callback.reward_range: the demo's rewards are 0 and 1. Leave it out.",
+            argument="reward_range",
+        )
+    name = config.method if config.method != "uniform" else "uniform, as configured"
     rivals: dict[str, tuple[Policy, dict[str, Any]]] = {"uniform": (uniform(seed=seed), {})}
     rivals[name] = (config.build(seed), config.callback_arguments(ROLLOUTS))
     out.mkdir(parents=True, exist_ok=True)

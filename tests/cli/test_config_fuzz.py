@@ -7,17 +7,16 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from budgetalloc.cli.config import Config
-from budgetalloc.cli.config.config import BUDGET, CALLBACK, SECTIONS
-from budgetalloc.cli.config.settings import PACING
-from budgetalloc.cli.config.yaml_file import written
+from budgetalloc.cli.config import BUDGET, CALLBACK, SECTIONS, Config
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.policies.methods import METHODS, method_of
+from budgetalloc.policies.pacing_policy import PACING
 
-EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))]
+EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))]
 NAMES = [method.name for method in METHODS]
 BOUNDED = settings(
     max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "80")),
@@ -43,8 +42,8 @@ def read(text):
     assert said.startswith("f.yaml")
     assert "\n" not in said
     if config is not None:
-        shown = written(config.as_dict())
-        assert written(Config.parse(shown).as_dict()) == shown
+        shown = yaml.safe_dump(config.as_dict())
+        assert yaml.safe_dump(Config.parse(shown).as_dict()) == shown
         config.build()
     return config
 
@@ -76,7 +75,7 @@ def sections(draw):
 @example({"budget": {"rollouts": [64]}})
 @example({"callback": {"success": 10**400}})
 def test_any_values_of_the_known_keys_are_a_config_or_one_line(values):
-    read(written(values))
+    read(yaml.safe_dump(values))
 
 
 @BOUNDED
@@ -94,7 +93,6 @@ def test_a_damaged_file_is_a_config_or_one_line(text, data):
     "text",
     [
         "policy: !!bool x",
-        "policy: {name: uniform, seed: !!int '7'}",
         "? {a: 1}\n: 2",
         "a: " + "[" * 2000,
         "{" * 10**5,
@@ -114,7 +112,7 @@ def test_known_attacks(text):
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key():
-    assert read("\ufeffpolicy: vade").policy.name == "vade"
+    assert read("\ufeffpolicy: vade").method == "vade"
 
 
 VALUES = ["1000000000000", "-1", "0", "1" + "0" * 400, ".nan", ".inf", "-1e308", "x", "true", "{a: 1}", "[.nan, 1]"]

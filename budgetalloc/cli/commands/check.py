@@ -1,0 +1,139 @@
+"""`budgetalloc check`: runs a training script up to `GRPOTrainer.train()`, and says what the training would do."""
+
+import argparse
+import inspect
+import runpy
+import sys
+import textwrap
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from budgetalloc.errors import BudgetallocError, InputError, imported, shown
+
+__all__ = ["ReachedTrain", "run"]
+
+
+class ReachedTrain(BaseException):
+    """Ends the script at `train()`. It is no `Exception`, because the script may catch those."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the script with its arguments, and prints what it would train. Returns 1 if the script fails."""
+    if not args.script.is_file():
+        raise InputError(f"{args.script}: there is no such file. Give the script that trains.")
+    grpo_trainer = imported("trl", "budgetalloc check", "trl").GRPOTrainer
+    from budgetalloc.trl import AdaptiveGRPOCallback
+
+    try:
+        trainer, given = _run_to_train(args.script, args.args, grpo_trainer)
+    except BudgetallocError:
+        raise
+    except Exception:  # an error of the script
+        traceback.print_exc()
+        return 1
+    if trainer is None:
+        raise InputError(f"{args.script} ended without a call of GRPOTrainer.train(). Give the script that trains.")
+    callbacks = [each for each in trainer.callback_handler.callbacks if isinstance(each, AdaptiveGRPOCallback)]
+    if not callbacks:
+        raise InputError(
+            f"{args.script} attaches no AdaptiveGRPOCallback. Before train(), write "
+            "trainer.add_callback(AdaptiveGRPOCallback(trainer))."
+        )
+    lines = textwrap.TextWrapper(100, subsequent_indent=" " * 12, break_on_hyphens=False, break_long_words=False)
+    for name, text in _described(callbacks[0], given[callbacks[0]]):
+        print(lines.fill(f"{name:<12}{text}"))
+    return 0
+
+
+def _run_to_train(script: Path, argv: list[str], kind: type) -> tuple[Any, dict[Any, dict[str, Any]]]:
+    """The trainer of this kind whose `train()` the script calls, or None, and the arguments of each callback."""
+    from budgetalloc.trl import AdaptiveGRPOCallback
+    from budgetalloc.trl.patching import patched_attribute
+
+    given: dict[Any, dict[str, Any]] = {}
+    init = AdaptiveGRPOCallback.__init__
+
+    @wraps(init)
+    def noted_init(self: Any, *positional: Any, **named: Any) -> None:
+        init(self, *positional, **named)
+        given[self] = inspect.signature(init).bind(self, *positional, **named).arguments
+
+    def train(self: Any, *_: Any, **__: Any) -> None:
+        if isinstance(self, kind):
+            raise ReachedTrain(self)
+        print(f"{type(self).__name__}.train() is left out.", file=sys.stderr)
+
+    transformers = imported("transformers", "TRL", "trl")
+    with (
+        patched_attribute(AdaptiveGRPOCallback, "__init__", noted_init),
+        patched_attribute(transformers.Trainer, "train", train),
+        patched_attribute(sys, "argv", [str(script), *argv]),
+        patched_attribute(sys, "path", [str(script.parent.resolve()), *sys.path]),
+    ):
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except ReachedTrain as reached:
+            return reached.args[0], given
+        except SystemExit as ended:
+            if ended.code:
+                raise
+    return None, given
+
+
+def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and texts that say what the training would do."""
+    from budgetalloc.trl.compatibility import Facts, unaligned_saves
+
+    yield "policy", str(callback.policy)
+    yield "success", _success(callback.scoring)
+    yield "first step", _first_step(callback)
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(type(callback)).parameters.items()
+        if name not in ("trainer", "policy")
+    }
+    changed = [f"{name}={shown(given[name])}" for name in defaults if given.get(name, defaults[name]) != defaults[name]]
+    yield "changed", f"{', '.join(changed) or 'nothing'} (options that are not the default)"
+    if warning := unaligned_saves(Facts.of(callback.trainer, callback.prompts)):
+        yield "warning", warning
+
+
+def _success(scoring: Any) -> str:
+    """What success is, or how it will be chosen from the first rewards."""
+    from budgetalloc.training.success import in_words
+
+    names = list(scoring.names)
+    if scoring.rule is None:
+        return (
+            f"is chosen from the first rewards of {', '.join(names)}: the functions of the largest weight that return "
+            "only 0 and 1, or else the total reward. Pass success= to name it."
+        )
+    if scoring.success is None and len(names) == 1:
+        return f"the reward of {names[0]}"
+    return in_words(names, scoring.rule, getattr(scoring.success, "__name__", None))
+
+
+def _first_step(callback: Any) -> str:
+    """How many rollouts of how many prompts the first step would draw: it is decided as the training would."""
+    trainer, session, prompts, options = callback.trainer, callback.session, callback.prompts, callback.options
+    rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
+    if callback._unobserved is not None:
+        return f"{rollouts} rollouts of {rollouts // group} prompts. {callback._unobserved}"
+    ids_R = []
+    if options.bounds.candidates != "all":
+        ids_R = prompts.ids(next(iter(trainer.get_train_dataloader())))
+    if options.bounds.candidates != 1:
+        session.pool = prompts.pool
+    session.begin(ids_R, rollouts, group)
+    if not options.keep_batch:
+        ids_R = session.request()
+    sizes = Counter(ids_R).values()
+    later = ", and more once these are scored" if not options.keep_batch and session.step.in_rounds() else ""
+    each = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
+    among = len(session.step.ids_P)
+    drawn = f"{len(ids_R)} rollouts of {len(sizes)} prompts among {among}, {each} of each"
+    return f"{drawn}{later}. This is for one process."
