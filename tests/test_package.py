@@ -90,8 +90,8 @@ def test_only_trainers_and_the_testbed_import_torch_and_friends(package):
             assert package not in [n.split(".")[0] for n in names], path
 
 
-HEAVY = "torch trl transformers datasets accelerate ortools matplotlib scipy pandas pyarrow yaml tqdm loky cloudpickle"
-HEAVY = {*HEAVY.split(), "ray", "wandb"}
+HEAVY = "torch trl transformers datasets accelerate ortools matplotlib scipy pandas pyarrow yaml tqdm cloudpickle"
+HEAVY = {*HEAVY.split(), "joblib", "ray", "wandb"}
 ALLOWED = {"config": {"yaml"}, "methods": {"scipy"}}
 COMMAND = "from budgetalloc.cli.__main__ import main; main(['{}'])"
 LIGHT = {
