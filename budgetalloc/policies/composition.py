@@ -94,7 +94,7 @@ def knapsack(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     name = f"knapsack(value={_name(value)}, belief={belief!r}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True, ahead=True))
+    return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True))
 
 
 def thompson(
@@ -128,7 +128,7 @@ def thompson(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle, drift=drift)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True, ahead=True))
+    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True))
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:
