@@ -41,7 +41,7 @@ FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/test_con
 .venv-verl/installed: constraints/verl.txt pyproject.toml | .venv/bin/uv  ## verl with Ray for its tests, which skip without it
 	$(PYTHON) -m venv .venv-verl
 	$(INTO) .venv-verl --constraint constraints/verl.txt torch
-	$(INTO) .venv-verl --constraint constraints/verl.txt verl TransferQueue cachetools uvicorn fastapi scipy loky pyyaml
+	$(INTO) .venv-verl --constraint constraints/verl.txt verl TransferQueue cachetools uvicorn fastapi scipy joblib pyyaml
 	$(INTO) .venv-verl --no-deps --editable .  # for its entry point
 	touch $@
 

@@ -4,10 +4,9 @@
 
 The callback's own time is what the metric budgetalloc/seconds covers: how long the trainer waits while the callback
 decides, learns and logs, without TRL's generation. Of several processes it is the slowest one's. *Processor* is the
-processor time in it, which on busy cores is the better figure; the thread that decides ahead does not count.
-`adaptive` decides in a thread while the trainer computes gradients; "adaptive, then" is the same without the thread. A
-pool is the test-bed's, repeated under other names where it is too small; `benchmarks/scale_of_pool.py` has the
-processor times of the decisions alone. Several processes share the 256 rollouts of a step.
+processor time in it, which on busy cores is the better figure. A pool is the test-bed's, repeated under other names
+where it is too small; `benchmarks/scale_of_pool.py` has the processor times of the decisions alone. Several processes
+share the 256 rollouts of a step.
 """
 
 import argparse
@@ -33,7 +32,6 @@ PER_SKILL = 3_850
 POLICIES = {
     "plain TRL": None,
     "adaptive": ba.adaptive,
-    "adaptive, then": ba.adaptive,
     "uniform": ba.uniform,
     "knapsack": ba.knapsack,
 }
@@ -85,7 +83,6 @@ def processor_times() -> Iterator[list[float]]:
 def step_cost(name: str, steps: int, prompts: int, processes: int) -> tuple[float, float, float]:
     """Medians over the steps of this process, in milliseconds: the callback, its processor time, and the whole step."""
     clock = Steps()
-    may = (lambda *_: False) if name == "adaptive, then" else callback.can_prefetch
 
     def attach(trainer: Any) -> None:
         trainer.add_callback(clock)
@@ -94,7 +91,7 @@ def step_cost(name: str, steps: int, prompts: int, processes: int) -> tuple[floa
 
     every = {"steps": steps + WARM, "eval_every": steps + WARM, "held_out_per_skill": 1}
     shares = {"per_device_train_batch_size": ROLLOUTS // processes}
-    with mock.patch.object(callback, "can_prefetch", may), processor_times() as spent:
+    with processor_times() as spent:
         run = train(attach, seed=1, threads=1, progress=False, rows=rows(prompts), **every, **shares)
     logs = [entry for entry in run.trainer.state.log_history if "loss" in entry][WARM:]
     own = [1000 * entry.get("budgetalloc/seconds", 0.0) for entry in logs]

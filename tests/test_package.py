@@ -90,8 +90,8 @@ def test_only_trainers_and_the_testbed_import_torch_and_friends(package):
             assert package not in [n.split(".")[0] for n in names], path
 
 
-HEAVY = "torch trl transformers datasets accelerate ortools matplotlib scipy pandas pyarrow yaml tqdm loky cloudpickle"
-HEAVY = {*HEAVY.split(), "ray", "wandb"}
+HEAVY = "torch trl transformers datasets accelerate ortools matplotlib scipy pandas pyarrow yaml tqdm cloudpickle"
+HEAVY = {*HEAVY.split(), "joblib", "ray", "wandb"}
 ALLOWED = {"the settings": {"yaml"}, "methods": {"scipy"}}
 COMMAND = "from budgetalloc.cli.__main__ import main; main(['{}'])"
 LIGHT = {
@@ -139,7 +139,7 @@ for policy in (ba.uniform(), ba.knapsack(), ba.adaptive()):
         counts_P = policy.allocate(["x", "y", "z"], budget, [50.0, 40.0, 60.0], **domains)
         assert counts_P.sum() == 16 and (not budget.quotas or 4 <= counts_P[0] <= 6), (policy, budget, counts_P)
 try:
-    ba.knapsack(solver=ba.ortools).allocate(["x", "y"], ba.Budget(rollouts=8))
+    ba.knapsack(solver=ba.ortools).allocate(["x", "y"], ba.Budget(rollouts=8, tokens=400.0), [50.0, 40.0])
 except ba.UnsupportedError as error:
     print(error)
 """

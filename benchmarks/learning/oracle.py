@@ -110,6 +110,5 @@ class Exact(ba.BetaEstimator):
 def policy(name: str, trainer: Any, mix: Mix, rows: Sequence[dict[str, Any]], seed: int) -> ba.Policy:
     """The oracle's policy of this name."""
     plain = policies.sampled(power=WEIGHTS.get(name, (1, 2)), draw=False, groups=1, seed=seed)
-    needs = replace(plain.needs, ahead=False)  # the rates are those of the model after the last update
     exact = Exact(trainer, mix, rows, seed, **DAMAGED.get(name, {}))
-    return replace(plain, name=f"{name}(seed={seed})", estimator=exact, needs=needs)
+    return replace(plain, name=f"{name}(seed={seed})", estimator=exact)

@@ -168,7 +168,7 @@ def _policy(to: argparse.ArgumentParser, text: str) -> None:
 
 def _parallel(to: argparse.ArgumentParser) -> None:
     _number(to, "--seeds", "repetitions", whole(high=10_000), 5)
-    text = "processes (default: all cores), or ray: tasks on the Ray cluster of RAY_ADDRESS, or on this machine"
+    text = "processes (default: all cores), or ray: on the Ray cluster of RAY_ADDRESS, or on this machine"
     _number(to, "--workers", text, workers)
 
 

@@ -65,8 +65,8 @@ def comparisons(
         seeds: Integers of at least 0, each once.
         prompts: Different prompts in the batch of a step; by default the number that gives groups of the log's median
             size.
-        workers: Processes; by default one for each core. 1 runs everything in this process. "ray" makes each run a task
-            on a Ray cluster (see `budgetalloc.offline.ray_pool.RayPool`).
+        workers: Processes; by default one for each core. 1 runs everything in this process. "ray" runs on a Ray
+            cluster (see `budgetalloc.offline.parallel.in_parallel`).
         progress: Called with the number of runs that have ended and the number of all runs.
 
     Yields:

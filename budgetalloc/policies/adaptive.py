@@ -153,7 +153,7 @@ def sampled(
         return counts_P
 
     scale: Scale = "group" if groups else "rms"
-    needs = Needs("all", baseline="posterior", scale=scale, min_group=1, costs=True, ahead=True, part=True)
+    needs = Needs("all", baseline="posterior", scale=scale, min_group=1, costs=True, part=True)
     settings = f"power={power}, draw={draw}, {beliefs}, groups={groups}, unsolved={unsolved}, explore={explore}"
     name = f"sampled({settings}, seed={seed})"
     return Policy(name, decide, estimator, seed, needs)

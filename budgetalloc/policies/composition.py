@@ -104,7 +104,7 @@ def knapsack(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     name = f"knapsack(value={_name(value)}, belief={belief!r}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True, ahead=True))
+    return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True))
 
 
 def thompson(
@@ -137,7 +137,7 @@ def thompson(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True, ahead=True))
+    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True))
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:

@@ -45,8 +45,6 @@ class Needs:
         generate: Rollouts that a step may generate per rollout that it trains on.
         min_group: Smallest non-empty group; 1 if the baseline does not need groups.
         costs: Whether the decision weighs the cost of rollouts (`View.costs_P`).
-        ahead: Whether the decision reads nothing but its `View`. A trainer may then compute it in a background thread
-            as soon as the previous step has ended.
         by_group: Whether a decision in rounds may be resumed when some groups have ended and others have not
             (`Tally.running_P`). What it requests in the end must not depend on which groups ended first.
         part: Whether the decision draws prompts, such that about 131,000 of a larger pool, other ones at each step, can
@@ -61,7 +59,6 @@ class Needs:
     generate: int = 1
     min_group: int = 2
     costs: bool = False
-    ahead: bool = False
     by_group: bool = False
     part: bool = False
 
@@ -73,7 +70,7 @@ class Needs:
         if self.scale is not None:
             check_choice("scale", self.scale, get_args(Scale))
         check_choice("weight", self.weight, get_args(Weight))
-        for name in ("keep_batch", "costs", "ahead", "by_group", "part"):
+        for name in ("keep_batch", "costs", "by_group", "part"):
             check_flag(name, getattr(self, name))
         for name in ("generate", "min_group"):
             check_integer(name, getattr(self, name), 1)

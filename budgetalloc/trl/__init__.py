@@ -6,7 +6,7 @@ torch and trl are imported at the first use of a name, because the rules of `com
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from budgetalloc.errors import imported
+from budgetalloc.errors import imported as _imported
 
 if TYPE_CHECKING:
     from budgetalloc.trl.callback import AdaptiveGRPOCallback
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'budgetalloc.trl' has no attribute {name!r}")
     for library in ("torch", "transformers", "trl"):
-        imported(library, f"budgetalloc.trl.{name}", "trl")
+        _imported(library, f"budgetalloc.trl.{name}", "trl")
     return getattr(importlib.import_module(_LATER[name]), name)
 
 

@@ -32,7 +32,6 @@ from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.hidden_states import hidden_states
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.policy_state import PolicyState
-from budgetalloc.trl.prefetch import Prefetch, can_prefetch
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
 from budgetalloc.trl.row_order import restore_order
 from budgetalloc.trl.shadow import shadow_of
@@ -246,10 +245,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             reuse=self.reuse,
             trackers=self.trackers,
             watch=UnseenPromptsWarning(),
-            ahead=Prefetch() if can_prefetch(trainer, self.policy.needs, self.options) else None,
         )
-        if training.ahead is not None:
-            self._held.callback(training.ahead.close)
 
         @wraps(generate)
         def generate_and_score(inputs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ __all__ = ["HELD", "SEAM", "check_budget", "check_compatible", "check_only_one",
 
 logger = logging.getLogger(__name__)
 
-TESTED = Version("1.14"), Version("1.17.dev0")  # from, and below
+_TESTED = Version("1.14"), Version("1.17.dev0")  # from, and below
 
 # The attributes of TRL's trainer that the callback uses; read in 1.14.2, 1.15.0 and 1.16.0.
 HELD = ("_generate_and_score_completions", "_calculate_rewards")
@@ -53,7 +53,7 @@ def check_trainer(trainer: Any) -> None:
             f"TRL {trl.__version__} has no GRPOTrainer.{missing[0]}, which AdaptiveGRPOCallback needs (missing: "
             f"{missing}). Install trl 1.14 to 1.16, or a newer budgetalloc."
         )
-    if not TESTED[0] <= Version(trl.__version__) < TESTED[1]:
+    if not _TESTED[0] <= Version(trl.__version__) < _TESTED[1]:
         logger.warning("TRL %s is not tested with this budgetalloc. Install trl 1.14 to 1.16.", trl.__version__)
     if _attached(trainer):
         raise InputError("trainer has an AdaptiveGRPOCallback already: call trainer.remove_callback(...) first.")

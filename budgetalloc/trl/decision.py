@@ -3,30 +3,34 @@
 import copy
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.training.prompts import turns
-from budgetalloc.trl.prefetch import PreparedRound
 from budgetalloc.trl.processes import from_rank_0, gather, rows_of_process
 from budgetalloc.trl.training import Rows, Training
 
-__all__ = ["copied", "decide", "prefetch_next_step", "rows_of", "rows_of_batch"]
+__all__ = ["copied", "decide", "rows_of", "rows_of_batch"]
 
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
 
-def prefetch_next_step(training: Training, rollouts: int) -> None:
-    """Decides the next step in a thread, if its decision depends only on what is known now."""
-    if training.ahead is not None:
-        key = training.session.policy.estimator.step, rollouts
-        training.ahead.begin(key, lambda: _first_round(training, [], rollouts, {}))
+@dataclass(frozen=True, eq=False)
+class PreparedRound:
+    """The rollouts that the policy requests in a round.
 
+    Args:
+        ids_R: The prompt of each rollout of all processes; empty if the step is complete.
+        rows: The rows of this process.
+        hinted: Whether they are generated with a hint.
+        more: Whether the policy may request more in this step.
+    """
 
-def _first_round(training: Training, own_ids_R: list[Id], rollouts: int, own_rows: dict[Id, Rows]) -> PreparedRound:
-    """Begins the policy's step and decides its first round; the last argument is as in `rows_of`."""
-    training.session.begin(own_ids_R, rollouts, training.trainer.num_generations)
-    return _next_round(training, 0, own_rows)
+    ids_R: list[Id]
+    rows: Rows
+    hinted: bool
+    more: bool
 
 
 def _next_round(training: Training, number: int, own_rows: dict[Id, Rows]) -> PreparedRound:
@@ -47,8 +51,8 @@ def _rows_of_round(training: Training, ids_R: list[Id], number: int, own_rows: d
 def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
     """For each round: the prompts of all processes' rows, and the rows of this process.
 
-    Process 0 decides, or has decided already in a thread, and broadcasts the decision in this thread. The other
-    processes read no beliefs to decide. All processes observe the rewards of all.
+    Process 0 decides and broadcasts the decision. The other processes read no beliefs to decide. All processes observe
+    the rewards of all.
     """
     session, accelerator, group = training.session, training.trainer.accelerator, training.trainer.num_generations
     rollouts = len(inputs) * accelerator.num_processes
@@ -64,11 +68,9 @@ def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
     own_rows = rows_of_batch(training, inputs) if session.options.bounds.candidates == 1 else {}
 
     def compute() -> PreparedRound:
-        if number > 0:
-            return _next_round(training, number, own_rows)
-        key = session.policy.estimator.step, rollouts
-        ready = None if training.ahead is None else training.ahead.take(key)
-        return ready or _first_round(training, own_ids_R, rollouts, own_rows)
+        if number == 0:
+            session.begin(own_ids_R, rollouts, group)
+        return _next_round(training, number, own_rows)
 
     def encode(made: PreparedRound) -> list[int]:
         return [made.hinted, made.more, *session.step.ids_P.find(made.ids_R).tolist()]

@@ -9,7 +9,7 @@ from typing import Any
 from budgetalloc.errors import InputError
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import share_without_spread
-from budgetalloc.trl.decision import decide, prefetch_next_step
+from budgetalloc.trl.decision import decide
 from budgetalloc.trl.generation import generate
 from budgetalloc.trl.outputs import batch_to_train_on
 from budgetalloc.trl.training import Rows, Training
@@ -48,7 +48,6 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
         training.watch.check_step(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
-    prefetch_next_step(training, total)
     return output, batch
 
 

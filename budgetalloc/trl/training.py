@@ -8,7 +8,6 @@ from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.experimental.response_reuse import Reuse
-from budgetalloc.trl.prefetch import Prefetch, PreparedRound
 from budgetalloc.trl.trackers import Trackers
 
 __all__ = ["Rows", "Training"]
@@ -27,4 +26,3 @@ class Training:
     reuse: Reuse | None
     trackers: Trackers | None
     watch: UnseenPromptsWarning
-    ahead: Prefetch[PreparedRound] | None

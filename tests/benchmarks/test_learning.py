@@ -170,7 +170,7 @@ def test_run_and_resume(tmp_path, capsys):
 @pytest.mark.parametrize("how", ["--jobs 2", "--ray"])
 def test_a_policy_of_a_file_is_trained_in_a_process_of_its_own(how, tmp_path):
     pytest.importorskip("trl")
-    pytest.importorskip("ray" if how == "--ray" else "loky")
+    pytest.importorskip("ray" if how == "--ray" else "joblib")
     path, out = tmp_path / "mine.yaml", tmp_path / "results.jsonl"
     path.write_text("policy: knapsack\nbudget: {cap: 16}\ncallback: {ledger: nowhere.jsonl}\n")
     command = [sys.executable, str(FOLDER / "run.py"), "--config", str(path), "--rate", "3e-4", *how.split()]

@@ -57,7 +57,8 @@ def replayed(capsys, log, *words):
 def without_extras(argv):
     """A command in a new process, from which the packages of all extras are hidden."""
     extras = ["pandas", "pyarrow", "matplotlib", "tqdm", "torch", "trl", "transformers", "datasets", "wandb", "ortools"]
-    code = f"import sys; sys.modules |= dict.fromkeys({[*extras, 'loky']}); from budgetalloc.cli.__main__ import main; "
+    extras.append("joblib")
+    code = f"import sys; sys.modules |= dict.fromkeys({extras}); from budgetalloc.cli.__main__ import main; "
     return subprocess.run([sys.executable, "-c", f"{code}sys.exit(main({argv}))"], capture_output=True, text=True)
 
 
@@ -272,10 +273,10 @@ def test_commands_need_the_core_only(command, log, tmp_path):
 
 
 @pytest.mark.slow
-def test_several_processes_without_loky_name_the_extra(log):
+def test_several_processes_without_joblib_name_the_extra(log):
     run = without_extras(["replay", str(log), "--workers", "2"])
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (1, "", 1)
-    assert "workers=2 needs loky" in run.stderr
+    assert "workers=2 needs joblib" in run.stderr
     assert "pip install 'budgetalloc[logs]'" in run.stderr
 
 

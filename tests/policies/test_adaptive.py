@@ -127,7 +127,7 @@ def test_adaptive_is_sampled_with_groups_and_allows_groups_of_one():
     policy, same = ba.adaptive(seed=2), sampled(groups=2, seed=2)
     assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
     assert policy.needs == ba.Needs(
-        candidates="all", baseline="posterior", scale="group", min_group=1, costs=True, ahead=True, part=True
+        candidates="all", baseline="posterior", scale="group", min_group=1, costs=True, part=True
     )
     assert policy.name == "adaptive(seed=2)"
 

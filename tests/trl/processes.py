@@ -10,7 +10,6 @@ import gc
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.trl import AdaptiveGRPOCallback, callback
+from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl import processes as exchange
 
 BATCH = 16  # rows of all processes
@@ -202,33 +201,30 @@ def led(folder: Path, name: str, rank: int) -> dict[str, Any]:
 
 
 class BetweenSteps(TrainerCallback):
-    """Waits for the thread, so that it is ahead of each checkpoint, and changes what the thread has relied upon."""
+    """Lets the policy observe more rewards between two steps, as a user's callback may."""
 
     def __init__(self, attached: AdaptiveGRPOCallback) -> None:
         self.attached = attached
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        prefetch = self.attached._training.ahead
-        if prefetch is not None and prefetch._next is not None:
-            prefetch._next[1].exception()
         if state.global_step == 5:
             self.attached.policy.observe(list(PROMPTS), [1.0] * len(PROMPTS))
 
 
-def ahead(folder: Path, name: str) -> dict[str, Any]:
-    """What this process saw of a training of seven steps, decided in a thread or not, and resumed after the third.
+def changing(folder: Path, name: str) -> dict[str, Any]:
+    """What this process saw of a training of seven steps, and of one resumed after the third.
 
     It evaluates after every second step, generates only half as many rows in the third, and observes more after the
     fifth.
     """
-    may, made_ahead, exchanged, calls = callback.can_prefetch, [], [], 0
-    seen: dict[str, Any] = {"made_ahead": made_ahead, "exchanged": exchanged}
+    decided, exchanged, calls = [], [], 0
+    seen: dict[str, Any] = {"decided": decided, "exchanged": exchanged}
     collective = {name: getattr(exchange, name) for name in ("broadcast", "broadcast_object_list", "gather_object")}
     for each in collective:
-        setattr(exchange, each, lambda sent, each=each: exchanged.append([each, here()]) or collective[each](sent))
+        setattr(exchange, each, lambda sent, each=each: exchanged.append(each) or collective[each](sent))
 
     def decide(view):
-        made_ahead.append(here() != "MainThread")
+        decided.append(view.step)
         if name == "raises" and view.step == 1:
             raise ZeroDivisionError("in step 1")
         return chosen.decide(view)
@@ -237,7 +233,6 @@ def ahead(folder: Path, name: str) -> dict[str, Any]:
         third = trainer.model.training and trainer.state.global_step == 2
         return generate(inputs[: len(inputs) // 2] if third else inputs)
 
-    callback.can_prefetch = may if name != "then" else lambda *_: False
     for label in ("whole", "resumed"):
         config = {"max_steps": 7, "eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 3}
         trainer = make_trainer(folder, name, 2, **config)
@@ -256,18 +251,12 @@ def ahead(folder: Path, name: str) -> dict[str, Any]:
         weights = np.concatenate([p.detach().numpy().ravel() for p in trainer.model.parameters()])
         seen[label] = [state["step"], state["ids"], state["evidence"].tolist(), weights.tobytes().hex()]
         calls = 3 + 1  # generations until the checkpoint: three steps and one evaluation
-    seen["threads"] = [each.name for each in threading.enumerate() if each.name.startswith("budgetalloc")]
-    callback.can_prefetch = may
     for each, function in collective.items():
         setattr(exchange, each, function)
     return seen
 
 
-def here() -> str:
-    return threading.current_thread().name
-
-
-AHEAD = ("ahead", "then", "raises")
+CHANGING = ("changing", "raises")
 FAILURES = ("seed", "state", "decide", "mask")
 LED = ("counts", "rounds", "keep")
 
@@ -315,7 +304,7 @@ def work(root: str, label: str) -> None:
         results["free"] = run(folder, "adaptive", world, force=False)
     if label == "2":
         results["failures"] = {name: failure(folder, name, rank) for name in FAILURES}
-        results["ahead"] = {name: ahead(folder, name) for name in AHEAD}
+        results["changing"] = {name: changing(folder, name) for name in CHANGING}
         results["led"] = {name: led(folder, name, rank) for name in LED}
     (folder / f"rank{rank}.json").write_text(json.dumps(results))
 

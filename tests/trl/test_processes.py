@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from processes import AHEAD, BATCH, FAILURES, LED, NAMES, PROCESSES, PROMPTS, RUNS
+from processes import BATCH, FAILURES, LED, NAMES, PROCESSES, PROMPTS, RUNS
 
 import budgetalloc as ba
-from budgetalloc.beliefs.state import load_state
 from budgetalloc.trl.batch_merge import process_share
 from budgetalloc.trl.processes import rows_of_process
 
@@ -197,44 +196,28 @@ def test_process_0_decides_and_the_other_is_never_asked(seen, name):
     assert first["weights"] == second["weights"]
 
 
-def test_process_0_decides_ahead_and_nothing_else_changes(folder, seen):
-    """Also after a smaller batch (the third), further observations (after the fifth), evaluations and a resume."""
-    first, second = (rank["ahead"] for rank in seen["2"])
-    # Each was made ahead, except the first, and again where it was out of date; the last one is never used.
-    until_the_third, after = [False, True, True, False, True], [False, True, True, False, True, True]
-    assert first["ahead"]["made_ahead"] == until_the_third + after + after
-    assert first["then"]["made_ahead"] == [False] * 11
-    assert second["ahead"]["made_ahead"] == second["then"]["made_ahead"] == []
-    for label in ("whole", "resumed"):
-        assert first["ahead"][label] == first["then"][label] == second["ahead"][label] == second["then"][label]
-        ahead, then = (ba.Ledger.read(folder / f"2/{name} {label}.jsonl") for name in ("ahead", "then"))
-        assert ahead.ids_R == then.ids_R
-        assert ahead.rewards_R.tolist() == then.rewards_R.tolist()
-    assert first["ahead"]["whole"] == first["ahead"]["resumed"]
-    rollouts = Counter(ba.Ledger.read(folder / "2/ahead whole.jsonl").step_R.tolist())
-    assert rollouts == dict.fromkeys([0, 1, 3, 4, 6, 7], BATCH) | {2: BATCH // 2}  # 5: the further observations
+def test_process_0_decides_and_a_resumed_run_ends_as_the_whole_one(folder, seen):
+    """Also after a smaller batch (the third), further observations (after the fifth) and evaluations."""
+    first, second = (rank["changing"]["changing"] for rank in seen["2"])
+    until_the_third, after = [0, 1, 2], [3, 4, 6, 7]  # 5: the further observations
+    assert first["decided"] == until_the_third + after + after
+    assert second["decided"] == []
+    assert first["whole"] == first["resumed"] == second["whole"] == second["resumed"]
+    rollouts = Counter(ba.Ledger.read(folder / "2/changing whole.jsonl").step_R.tolist())
+    assert rollouts == dict.fromkeys([0, 1, 3, 4, 6, 7], BATCH) | {2: BATCH // 2}
 
 
-@pytest.mark.parametrize("name", AHEAD[:2])
-def test_a_step_makes_one_exchange_to_decide_and_none_from_the_thread(seen, name):
+def test_a_step_makes_one_exchange_to_decide(seen):
     for rank in seen["2"]:
-        exchanged = Counter(map(tuple, rank["ahead"][name]["exchanged"]))  # in eleven steps of two trainings
-        assert exchanged == {("broadcast", "MainThread"): 11, ("gather_object", "MainThread"): 2}
+        exchanged = Counter(rank["changing"]["changing"]["exchanged"])  # in eleven steps of two trainings
+        assert exchanged == {"broadcast": 11, "gather_object": 2}
 
 
-@pytest.mark.parametrize("step", [3, 6])
-def test_a_checkpoint_of_several_processes_holds_nothing_that_was_decided_ahead(folder, step):
-    ahead, then = (load_state(folder / f"2/{name}/checkpoint-{step}/budgetalloc_state.npz") for name in AHEAD[:2])
-    assert ahead[0]["step"] == step + (step == 6)
-    assert repr(ahead) == repr(then)
-
-
-def test_an_error_in_the_thread_of_process_0_stops_all_processes(seen):
-    first, second = (rank["ahead"]["raises"] for rank in seen["2"])
-    assert first["made_ahead"] == [False, True]
+def test_an_error_of_a_decision_in_process_0_stops_all_processes(seen):
+    first, second = (rank["changing"]["raises"] for rank in seen["2"])
+    assert first["decided"] == [0, 1]
     assert first["error"] == "ZeroDivisionError: in step 1"
     assert second["error"].endswith("all processes stop. It raised ZeroDivisionError: in step 1")
-    assert first["threads"] == second["threads"] == []
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])

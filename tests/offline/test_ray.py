@@ -1,10 +1,9 @@
-"""Runs on a Ray cluster, one of whose nodes is killed: the same results to the bit as in one process."""
+"""Runs on a Ray cluster: the same results to the bit as in one process."""
 
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -36,7 +35,7 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     before = dict(os.environ)
-    os.environ.update(SETTINGS, PYTHONPATH=HERE)
+    os.environ.update(SETTINGS, PYTHONPATH=os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]))
     made = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
     ray.init(address=made.address, log_to_driver=False)
     yield made
@@ -77,29 +76,9 @@ def test_an_error_of_a_run_is_raised_here_as_itself(cluster):
         return at
 
     runs, seen = in_parallel(run, None, 6, "ray"), []
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"^run 2 failed$"):
         seen.extend(runs)
-    assert (str(error.value), type(error.value), seen) == ("run 2 failed", InputError, [0, 1])
-
-
-@pytest.mark.parametrize("begun", [0, NODE["num_cpus"]])
-def test_a_caller_that_stops_early_ends_the_other_runs(cluster, tmp_path, begun):
-    """At once, while runs are on their way to a worker, or when all workers have begun with one."""
-
-    def run(folder, at):
-        if at:
-            (folder / str(os.getpid())).touch()
-            time.sleep(3600)
-        return at
-
-    runs = in_parallel(run, tmp_path, 6, "ray")
-    assert next(runs) == 0
-    while len(list(tmp_path.iterdir())) < begun:
-        time.sleep(0.01)
-    runs.close()
-    assert list(in_parallel(pow, 2, 3, "ray")) == [1, 2, 4]  # the CPUs are free again
-    while any(os.path.exists(f"/proc/{file.name}") for file in tmp_path.iterdir()):
-        time.sleep(0.01)
+    assert seen == [0, 1]
 
 
 def test_the_command_line_takes_the_cluster_of_the_environment(cluster, tmp_path, capsys):
@@ -118,39 +97,11 @@ def test_the_command_line_takes_the_cluster_of_the_environment(cluster, tmp_path
     assert json.loads(there.stdout) == json.loads(capsys.readouterr().out)
 
 
-def test_runs_of_a_node_that_is_killed_are_run_again_with_the_same_results(cluster, tmp_path):
-    """On the doomed node no run ends; on the other none begins before one has begun there."""
-    node = cluster.add_node(**NODE)
-    doomed = node.node_id
-
-    def knapsack(seed):
-        if ray.get_runtime_context().get_node_id() == doomed:
-            (tmp_path / f"lost {seed}").touch()
-            time.sleep(3600)
-        while not list(tmp_path.glob("lost *")):
-            time.sleep(0.01)
-        (tmp_path / f"ended {seed}").touch()
-        return ba.knapsack(seed=seed)
-
-    def kill():
-        while not list(tmp_path.glob("lost *")):
-            time.sleep(0.01)
-        cluster.remove_node(node, allow_graceful=False)
-
+def test_policies_with_arrays_are_compared_as_in_one_process(cluster):
     learned = policies.xrpo(seed=0)  # its memory and its beliefs are arrays, which Ray shares
     learned.observe([0, 0, 1, 1], [0, 1, 1, 1])
-    rivals, budget = {"knapsack": ba.knapsack, "learned": learned, "adaptive": ba.adaptive}, 64
-    alone = ba.compare(rivals, log(), budget, seeds=range(4), workers=1)
-    thread = threading.Thread(target=kill)
-    thread.start()
+    rivals = {"knapsack": ba.knapsack, "learned": learned, "adaptive": ba.adaptive}
     calls = []
-    table = ba.compare(
-        rivals | {"knapsack": knapsack}, log(), budget, seeds=range(4), workers="ray",
-        progress=lambda *x: calls.append(x),
-    )  # fmt: skip
-    thread.join()
-    assert table.equals(alone)
+    table = ba.compare(rivals, log(), 64, seeds=range(4), workers="ray", progress=lambda *x: calls.append(x))
+    assert table.equals(ba.compare(rivals, log(), 64, seeds=range(4), workers=1))
     assert calls == [(k, 12) for k in range(1, 13)]
-    lost, ended = ({x.name.split()[1] for x in tmp_path.glob(f"{word} *")} for word in ("lost", "ended"))
-    assert lost
-    assert ended == {"0", "1", "2", "3"}
