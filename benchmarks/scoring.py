@@ -101,7 +101,7 @@ def shares(make: Callable[..., ba.Policy], name: str, steps: int, seeds: int) ->
     counts = np.zeros(3)
     for seed in range(seeds):
         ledger, _ = run(make(seed=seed), rewards, weights, steps, seed)
-        counts += np.bincount(np.array(ledger.ids_R) % 3, minlength=3)
+        counts += np.bincount(ledger.frame.prompt.astype(int) % 3, minlength=3)
     return (counts / counts.sum()).tolist()
 
 

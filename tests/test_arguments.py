@@ -433,8 +433,6 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "horvitz_thompson": {"outcomes_P": [[1, 1, 1]], "propensities_P": [[0, 1], [NAN, 1], [1.5, 1]]},
     "self_normalised": {"propensities_P": [[1, 1.5], [1, NAN]]},
     "doubly_robust": {"propensities_P": [[1, NAN]], "model_P": [[1], [1, NAN]]},
-    "drift": {"lag": [0]},
-    "discount": {"lag": [0]},
 }
 
 

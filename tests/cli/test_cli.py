@@ -74,9 +74,11 @@ def test_demo_end_to_end(tmp_path, capsys):
         assert results[name][0]["rollouts"] == 0
         assert results[name][-1]["rollouts"] == 4 * 256
         ledger = ba.Ledger.read(tmp_path / f"{name}_ledger.jsonl")
-        assert len(ledger.ids_R) == 4 * 256
-        assert ledger.lengths_R.sum() == results[name][-1]["tokens"]
-        sizes = set(ledger.counts_R.tolist())  # adaptive: groups of one, of as many prompts as there are rollouts
+        assert len(ledger) == 4 * 256
+        assert ledger.frame.length.to_numpy().sum() == results[name][-1]["tokens"]
+        sizes = set(
+            ledger.frame.groupby(["step", "prompt"]).prompt.transform("size").tolist()
+        )  # adaptive: groups of one, of as many prompts as there are rollouts
         assert sizes == {8} if name == "uniform" else 1 in sizes and max(sizes) < 8
     assert results["uniform"][0]["success"] == results["adaptive"][0]["success"]
 
@@ -524,7 +526,12 @@ def test_demo_holds_the_policy_of_a_file_against_uniform(tmp_path, capsys):
     path.write_text(f"policy: {{name: thompson, seed: 3}}\n{budget}")
     assert "seed=3" in said(capsys, "demo", "--steps", 1, "--config", path, "--out", tmp_path / "out")[1]
     assert set(json.loads((tmp_path / "out" / "results.json").read_text())) == {"uniform", "thompson"}
-    sizes = ba.Ledger.read(tmp_path / "out" / "thompson_ledger.jsonl").counts_R
+    sizes = (
+        ba.Ledger.read(tmp_path / "out" / "thompson_ledger.jsonl")
+        .frame.groupby(["step", "prompt"])
+        .prompt.transform("size")
+        .to_numpy()
+    )
     assert 4 <= sizes.min() < 8 < sizes.max() <= 16
 
 
@@ -568,6 +575,8 @@ def test_recipe(recipe, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "argv", ["train.py", str(path), *more])
         recipe.main()
     ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
-    assert sorted(set(ledger.step_R.tolist())) == list(range(6))
-    assert ledger.rewards_R.mean() > 0.2  # the model half knows its skills: the recipe's verifier does score it
+    assert sorted(set(ledger.frame.step.tolist())) == list(range(6))
+    assert (
+        ledger.frame.reward.to_numpy().mean() > 0.2
+    )  # the model half knows its skills: the recipe's verifier does score it
     assert (tmp_path / "run" / "model.safetensors").exists()

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from budgetalloc import Ledger
@@ -33,7 +34,7 @@ def run(kind="usual"):
         rewards_R *= 0.5
     ids_R, length = [name for name in names for _ in range(n)] * steps, -1 if kind == "graded" else 30
     step_R = np.repeat(np.arange(steps), len(names) * n)
-    return Ledger(step_R, ids_R, rewards_R, np.full(size, length), np.full(size, np.nan), np.full(size, n))
+    return Ledger.of_frame(pd.DataFrame({"step": step_R, "prompt": ids_R, "reward": rewards_R, "length": length}))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def test_the_page_says_what_the_report_says(text):
 
 def test_lone_surrogates_are_replaced():
     """JSON can hold one half of a surrogate pair, which UTF-8 cannot."""
-    log = Ledger(np.zeros(2, int), ["\ud800 half"] * 2, np.zeros(2), *np.zeros((2, 2), int), np.ones(2))
+    log = Ledger.of_frame(pd.DataFrame({"step": [0, 0], "prompt": ["\ud800 half"] * 2, "reward": [0, 0]}, dtype=object))
     summary = report(log, policies=())
     as_html(summary).encode("utf-8")
     as_text(summary, unicode=True).encode("utf-8")

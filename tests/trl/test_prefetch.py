@@ -42,7 +42,7 @@ def ran(build, path, policy=None, dataset=None, callbacks=(), config=None, **giv
 
 def rollouts(path):
     log = ba.Ledger.read(path)
-    return list(zip(log.step_R.tolist(), log.ids_R, log.rewards_R.tolist(), strict=True))
+    return list(zip(log.frame.step.tolist(), log.frame.prompt.tolist(), log.frame.reward.tolist(), strict=True))
 
 
 class Observing(TrainerCallback):

@@ -97,7 +97,7 @@ def test_every_process_learns_from_the_rewards_of_all(folder, seen, name, where)
     for rank in seen[where]:
         assert (rank[name]["ids"], rank[name]["evidence"]) == (alone["ids"], alone["evidence"])
     one, many = (ba.Ledger.read(folder / f"{w}/{name}.jsonl") for w in ("1", where))
-    assert many.ids_R == one.ids_R
+    assert many.frame.prompt.tolist() == one.frame.prompt.tolist()
     for column in ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R"):
         np.testing.assert_array_equal(getattr(many, column), getattr(one, column))
 
@@ -143,7 +143,7 @@ def test_the_completions_table_lists_no_filler(folder, where):
         )
         assert len(many) > BATCH - PROCESSES[where]  # a filler pushes an older row out
         columns = ["prompt", "completion", "low_digit"]
-        assert many[columns].to_numpy().tolist() == one[columns].tail(len(many)).to_numpy().tolist()
+        assert many[columns].tolist() == one[columns].tail(len(many)).tolist()
         np.testing.assert_allclose(many["advantage"], one["advantage"].tail(len(many)), atol=1e-5)
 
 
@@ -153,8 +153,10 @@ def test_with_the_models_own_completions(folder, seen, where):
     first, second = (rank["free"] for rank in seen[where])
     assert (first["ids"], first["evidence"]) == (second["ids"], second["evidence"])
     log = ba.Ledger.read(folder / f"{where}/adaptive free.jsonl")
-    assert Counter(log.step_R.tolist()) == {0: BATCH, 1: BATCH, 2: BATCH}
-    assert [PROMPTS[name] for name in log.ids_R] == [x for call in generated(seen, "free", where) for x in call]
+    assert Counter(log.frame.step.tolist()) == {0: BATCH, 1: BATCH, 2: BATCH}
+    assert [PROMPTS[name] for name in log.frame.prompt.tolist()] == [
+        x for call in generated(seen, "free", where) for x in call
+    ]
 
 
 def test_fsdp2_leaves_no_process_with_all_weights(seen):
@@ -208,10 +210,10 @@ def test_process_0_decides_ahead_and_nothing_else_changes(folder, seen):
     for label in ("whole", "resumed"):
         assert first["ahead"][label] == first["then"][label] == second["ahead"][label] == second["then"][label]
         ahead, then = (ba.Ledger.read(folder / f"2/{name} {label}.jsonl") for name in ("ahead", "then"))
-        assert ahead.ids_R == then.ids_R
-        assert ahead.rewards_R.tolist() == then.rewards_R.tolist()
+        assert ahead.frame.prompt.tolist() == then.frame.prompt.tolist()
+        assert ahead.frame.reward.tolist() == then.frame.reward.tolist()
     assert first["ahead"]["whole"] == first["ahead"]["resumed"]
-    rollouts = Counter(ba.Ledger.read(folder / "2/ahead whole.jsonl").step_R.tolist())
+    rollouts = Counter(ba.Ledger.read(folder / "2/ahead whole.jsonl").frame.step.tolist())
     assert rollouts == dict.fromkeys([0, 1, 3, 4, 6, 7], BATCH) | {2: BATCH // 2}  # 5: the further observations
 
 

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.log_options import bar, opened, watched
+from budgetalloc.cli.log_options import bar, opened
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
 from budgetalloc.report.json_report import plain
-from budgetalloc.report.policy_replays import LIMITS, POLICIES, joined
+from budgetalloc.report.policy_replays import LIMITS, POLICIES, unit_rewards
 
-__all__ = ["HEADS", "MEANING", "SHARES", "as_text", "chosen", "read", "run", "terms"]
+__all__ = ["HEADS", "MEANING", "SHARES", "as_text", "chosen", "run", "terms", "with_unit_rewards"]
 
 SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
 SHARES |= {name: name for name in ("modelled", "signal")}
@@ -49,9 +48,9 @@ def run(args: argparse.Namespace) -> None:
         if config is not None and getattr(config.callback, name) is not None:
             raise config.source.error(text, f"callback.{name}", kind=UnsupportedError)
     policies = chosen(args.policy, config)
-    instead = {"prompt_id": config.callback.prompt_id, "reward_range": config.callback.reward_range} if config else {}
+    instead = {"prompt": config.callback.prompt_id, "reward_range": config.callback.reward_range} if config else {}
     reading = opened(args, **instead)
-    ledger = read(reading)
+    ledger = with_unit_rewards(reading)
     world = Replay(ledger)
     rollouts, prompts, steps = terms(args, config, ledger, world)
     group = max(rollouts // prompts, 1)
@@ -76,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
             "version": 1,
             "log": str(args.log),
             "kind": reading.kind,
-            "rollouts": len(ledger.ids_R),
+            "rollouts": len(ledger),
             "prompts": len(world.ids),
             "notes": dict(reading.notes),
             "doubts": list(reading.notes.doubts),
@@ -99,20 +98,19 @@ def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Conf
     return configs
 
 
-def read(reading: LogStream) -> Ledger:
+def with_unit_rewards(reading: Ledger) -> Ledger:
     """The whole log, with success in [0, 1] as rewards. Adds a note if it maps the rewards."""
-    parts = list(watched(reading)(reading))
-    if not parts:
+    if not len(reading):
         left = "".join(f" {text}: {count}." for text, count in reading.notes.items())
         raise InputError(f"{reading.path}: this {reading.kind} log contains no rollout that can be read.{left}")
     with contextlib.suppress(InputError):  # rewards are outside [0, 1], and the log has no range
-        return joined(parts, None)
-    rewards_R = np.concatenate([part.rewards_R for part in parts])
+        return unit_rewards(reading, None)
+    rewards_R = reading.frame["reward"].to_numpy()
     low, high = float(np.nanmin(rewards_R)), float(np.nanmax(rewards_R))
     reading.notes[
         f"rewards from {low:g} to {high:g} taken as the range from failure to success: see --reward-range"
     ] = 1
-    return joined(parts, (low, high))
+    return unit_rewards(reading, (low, high))
 
 
 def terms(
@@ -136,7 +134,7 @@ def terms(
         portion = config.bounds.quantum
         rollouts = max(sum(plan) // steps // portion, 1) * portion  # the average step
     else:
-        _, rows_S = np.unique(ledger.step_R, return_counts=True)
+        _, rows_S = np.unique(ledger.frame["step"].to_numpy(), return_counts=True)
         given = args.rollouts or (config.rollouts if config else None)
         rollouts = given or max(int(np.median(rows_S)), 2)
     if rollouts > world.rollouts:

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.log_options import bar, opened, watched
+from budgetalloc.cli.log_options import bar, opened
 from budgetalloc.errors import InputError
-from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.progress import Progress, read_progress
 from budgetalloc.report import as_json, as_text, comparison_report, report
 from budgetalloc.report.policy_replays import POLICIES
@@ -31,9 +30,7 @@ def run(args: argparse.Namespace) -> None:
             policies=policies,
             seeds=range(args.seeds),
             steps=args.steps,
-            reward_range=_mapped(reading),
             workers=args.workers,
-            watch=watched(reading),
             progress=lambda ended, _: move(ended),
         )
     if args.html is not None:
@@ -51,18 +48,13 @@ def compare(args: argparse.Namespace) -> None:
     sides = []
     for log in (args.log, args.other):
         reading = opened(argparse.Namespace(**{**vars(args), "log": log}))
-        summary = report(reading, policies=(), reward_range=_mapped(reading), watch=watched(reading))
+        summary = report(reading, policies=())
         path = reading.path if reading.kind == "ledger" else None
         sides.append(Side(summary, Progress() if path is None else read_progress(path)))
     comparison = comparison_report.comparison_of(*sides)
     if args.html is not None:
         _write(args.html, comparison_report.as_html(comparison))
     print(comparison_report.as_json(comparison) if args.json else comparison_report.as_text(comparison, _width()))
-
-
-def _mapped(reading: LogStream) -> tuple[float, float] | None:
-    """The range of the rewards that the reader yields: it maps a known range to [0, 1]."""
-    return reading.reward_range and (0.0, 1.0)
 
 
 def _write(path: Path, page: str) -> None:

@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from budgetalloc.cli.doctor.literals import UNKNOWN, Source
 from budgetalloc.errors import InputError
-from budgetalloc.logs.formats.lines import open_bytes
+from budgetalloc.logs.records import Notes, lines
 
 __all__ = ["Data", "Table", "named", "of_expression", "read_lines"]
 
@@ -81,12 +80,13 @@ def _text(prompt: Any) -> str:
 
 def read_lines(path: Path) -> Data:
     """A file of JSON lines, plain or gzip. More than 32 MB are not read."""
-    raw, file = open_bytes(path)
-    with raw:
-        try:
-            content = file.read(_MOST + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: this file cannot be unpacked: {error}.") from error
+    content = b""
+    for line in lines(path, notes := Notes()):
+        content += line
+        if len(content) > _MOST:
+            break
+    if notes:
+        raise InputError(f"{path}: this file cannot be unpacked: it ends early.")
     if len(content) > _MOST:
         return Data(f"{path}, too large to be read here", indexable=True)
     records = []
