@@ -14,7 +14,7 @@ TRAINERS := tinker trinity art  # those that cannot share an environment with TR
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/cli/testbed \
     --ignore=tests/benchmarks --ignore=tests/test_notebooks.py --ignore=tests/training/test_prompts.py \
-    --ignore=tests/logs/kinds/test_wandb_run.py --ignore=budgetalloc/__init__.py
+    --ignore=budgetalloc/__init__.py
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/test_config_fuzz.py
 
 .DELETE_ON_ERROR:
@@ -101,7 +101,6 @@ fuzz: .venv/installed  ## so many new damaged or hostile logs, states, ledgers a
 bench: .venv/installed  ## the figures of benchmarks/README.md
 	$(ONE_THREAD) $(BIN)/python benchmarks/solvers.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/callback_cost.py
-	$(ONE_THREAD) $(BIN)/python benchmarks/readers.py --rollouts 1_000_000
 
 soak: .venv/installed  ## 2,000 real steps: memory flat, the budget exact at every step
 	$(ONE_THREAD) $(BIN)/python benchmarks/soak.py

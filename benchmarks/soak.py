@@ -65,7 +65,7 @@ def main() -> int:
             save_total_limit=1,
         )
         log = ba.Ledger.read(ledger)
-    spent = np.bincount(log.step_R, minlength=steps)
+    spent = np.bincount(log.frame.step, minlength=steps)
     wrong = np.flatnonzero(spent != PROMPTS * GENERATIONS)
     grown = memory.used[-1] - memory.used[0]
     exact = f"{steps - len(wrong):,} of {len(spent):,} steps"

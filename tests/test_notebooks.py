@@ -137,8 +137,10 @@ def test_the_public_log_is_made_into_counts(tmp_path):
     names["fetch"](public.as_uri(), tmp_path / "counts.csv")
     ledger = ba.Ledger.read(tmp_path / "counts.csv")
     visits = {
-        (step, name): ledger.rewards_R[(ledger.step_R == step) & (np.array(ledger.ids_R) == name)]
-        for step, name in zip(ledger.step_R.tolist(), ledger.ids_R, strict=True)
+        (step, name): ledger.frame.reward.to_numpy()[
+            (ledger.frame.step.to_numpy() == step) & (np.array(ledger.frame.prompt.tolist()) == name)
+        ]
+        for step, name in zip(ledger.frame.step.tolist(), ledger.frame.prompt.tolist(), strict=True)
     }
     assert {key: (rewards.sum(), len(rewards)) for key, rewards in visits.items()} == {
         (0, 7): (0, 8),

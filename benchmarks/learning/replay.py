@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from predict import DATA, LOG, SIZE, STEP, Floats, Ints, Log, log_likelihood, ratio, read, sweeps
 
 import budgetalloc as ba
@@ -72,10 +73,8 @@ def ledger(log: Log) -> ba.Ledger:
     n = log.rollouts_G
     first_R = np.repeat(np.cumsum(n) - n, n)
     passed_R = np.arange(n.sum()) - first_R < np.repeat(log.successes_G, n)
-    ids_R = np.repeat(log.prompt_G, n).tolist()
-    nothing_R = np.zeros(len(ids_R), dtype=np.int64)
-    predicted_R = np.full(len(ids_R), np.nan)
-    return ba.Ledger(np.repeat(log.visit_G, n), ids_R, passed_R * 1.0, nothing_R, predicted_R, np.repeat(n, n))
+    columns = {"step": np.repeat(log.visit_G, n), "prompt": np.repeat(log.prompt_G, n), "reward": passed_R * 1.0}
+    return ba.Ledger.of_frame(pd.DataFrame(columns))
 
 
 def offers(log: Log, times: int, seed: int, step: int = STEP) -> list[Offer]:

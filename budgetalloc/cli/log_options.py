@@ -3,20 +3,18 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.cli.argument_types import positive, weighted
-from budgetalloc.logs.chunk import Chunk
-from budgetalloc.logs.log_stream import LogStream, ReadOptions
-from budgetalloc.logs.reader import KINDS, open_log
+from budgetalloc.cli.argument_types import weighted
+from budgetalloc.logs.ledger import KINDS, Ledger, read_log
 
-__all__ = ["LOG", "bar", "opened", "reading_options", "watched"]
+__all__ = ["LOG", "bar", "opened", "reading_options"]
 
 LOG = (
     "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl, tinker-cookbook or "
-    "verifiers dump, a reward profile of NeMo Gym, a W&B offline run, a saved datasets.Dataset, a CSV or JSON lines of "
+    "verifiers dump, a reward profile of NeMo Gym, a saved datasets.Dataset, a CSV or JSON lines of "
     "rollouts or counts, or a ledger of budgetalloc"
 )
 
@@ -25,8 +23,10 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
     """Adds the options that say which log to read and how. `opened` takes their values."""
     to.add_argument("log", type=Path, metavar=name, help=LOG)
     add = to.add_argument_group("reading the log").add_argument
-    add("--kind", choices=KINDS, metavar="KIND", help=f"the format, if it is not recognised: {', '.join(KINDS)}")
-    add("--prompt-id", metavar="COLUMN", help="the column that names prompts")
+    kinds = f"the format, if it is not recognised: {', '.join(KINDS)}"
+    add("--kind", choices=(*KINDS, "counts", "dataset"), metavar="KIND", help=kinds)
+    add("--step", metavar="COLUMN", help="the column of steps")
+    add("--prompt", "--prompt-id", metavar="COLUMN", help="the column that names prompts")
     reward = "the column of the reward; repeatable: the reward is then the weighted sum"
     add("--reward", action="append", type=weighted, metavar="COLUMN[=WEIGHT]", help=reward)
     success = (
@@ -34,36 +34,24 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
         "gave 0 and 1 only; else the reward)"
     )
     add("--success", metavar="COLUMN", help=success)
+    add("--length", metavar="COLUMN", help="the column of lengths in tokens")
     bounds = "lowest and highest reward (default: 0 1)"
     add("--reward-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help=bounds)
-    longest = f"longest line, and a sixteenth of the largest table or row group (default: {ReadOptions.max_line})"
-    add("--max-line", type=positive, metavar="BYTES", help=longest)
 
 
-def opened(args: argparse.Namespace, **instead: Any) -> LogStream:
-    """Opens the log with the options of `reading_options`; `instead` has values for options that were not given."""
-    asked = {name: getattr(args, name) for name in ("kind", "prompt_id", "success", "max_line")}
+def opened(args: argparse.Namespace, **instead: Any) -> Ledger:
+    """Reads the log with the options of `reading_options`; `instead` has values for options that were not given."""
+    asked = {name: getattr(args, name) for name in ("kind", "step", "prompt", "success", "length")}
     asked["reward_range"] = args.reward_range and tuple(args.reward_range)
     if args.reward:
         (column, weight), *others = args.reward
         asked["reward"] = column if weight == 1 and not others else dict(args.reward)
-    return open_log(args.log, **(instead | {key: value for key, value in asked.items() if value is not None}))
-
-
-def watched(reading: LogStream) -> Callable[[Iterable[Chunk]], Iterator[Chunk]]:
-    """Wraps the chunks of a log in a progress bar."""
-
-    def chunks(every: Iterable[Chunk]) -> Iterator[Chunk]:
-        with bar("reading", reading.total, reading.unit) as move:
-            for chunk in every:
-                move(reading.done)
-                yield chunk
-
-    return chunks
+    given = {key: value for key, value in asked.items() if value is not None}
+    return read_log(args.log, **(instead | given))
 
 
 @contextlib.contextmanager
-def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+def bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
     """A progress bar on stderr from the first update on; none if stderr is no terminal or tqdm is missing."""
     terminal = getattr(sys.stderr, "stream", sys.stderr)  # a bar moves the cursor, which `Plain` would escape
     try:
@@ -73,13 +61,12 @@ def bar(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], Non
     if tqdm is None or not terminal.isatty():
         yield lambda done: None
         return
-    scale = {"unit": "B", "unit_scale": True, "unit_divisor": 1024} if unit == "bytes" else {"unit": f" {unit}"}
     with contextlib.ExitStack() as stack:
         shown: list[Any] = []
 
         def move(done: int) -> None:
             if not shown:
-                made = tqdm(total=total, desc=what, leave=False, file=terminal, **scale)
+                made = tqdm(total=total, desc=what, leave=False, file=terminal, unit=f" {unit}")
                 shown.append(stack.enter_context(made))
             shown[0].update(done - shown[0].n)
 

@@ -1,75 +1,219 @@
-"""`Ledger`, a whole log in memory."""
+"""`Ledger`, the rollouts of a run as a frame."""
 
 import logging
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import check_ids
-from budgetalloc.beliefs.rewards import check_range
-from budgetalloc.logs.chunk import COLUMNS, Chunk, integer_column, number_column
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.beliefs.ids import Id, check_ids
+from budgetalloc.beliefs.rewards import check_range, to_unit
+from budgetalloc.errors import InputError, check_choice, check_number, check_type, imported, printable, shown
+from budgetalloc.logs.records import Notes, number_column
 
-__all__ = ["Ledger"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["COLUMNS", "KINDS", "Ledger", "read_log"]
 
 _log = logging.getLogger(__name__)
+COLUMNS = ("step", "prompt", "reward", "success", "length", "predicted", "cost", "domain")
+"""The columns of a ledger."""
+KINDS = ("ledger", "trl", "verl", "prime-rl", "verifiers", "tinker", "nemo-gym", "table")
+"""Names of the kinds of logs that `Ledger.read` knows."""
+_NUMBERS = ("step", "reward", "success", "length", "predicted", "cost")
 
 
-class Ledger(Chunk):
-    """The rollouts of a run, one entry per rollout, in the order of the steps. The columns are those of `Chunk`.
+@dataclass(frozen=True, eq=False, repr=False)
+class Ledger:
+    """The rollouts of a run: a pandas frame with one row for each rollout, in the order of the steps.
 
-    Columns may be arrays or lists. Steps, lengths and counts become integers, the others floats, None as NaN.
+    The columns are `step` (of the policy), `prompt` (an int or str), `reward` (in the log's own units), `success` (in
+    [0, 1], unless rewards lie outside and their range is unknown), `length` (tokens), `predicted` (the success rate
+    that was predicted before the step), `cost` and `domain`. Unknown values are NaN. The rollouts of a prompt in one
+    step are a group. A log in which a step of the trainer has several decisions has `trainer_step` too.
 
-    Raises:
-        InputError: a column holds anything else, has more than one dimension, or is longer than another.
-
-    >>> import numpy as np
-    >>> Ledger(np.array([0, 0, 1]), ["a", "b", "a"], np.array([1.0, 0.0, 1.0]), *np.ones((3, 3)))
-    Ledger(3 rollouts of 2 prompts in 2 steps)
+    `Ledger.read` reads a log, and `Ledger.of_frame` takes a frame.
     """
 
-    def __post_init__(self) -> None:
-        columns: dict[str, Any] = {"ids_R": check_ids(self.ids_R, "ids_R")}
-        rows = len(columns["ids_R"])
-        for name, dtype in COLUMNS.items():
-            values = getattr(self, name)
-            if values is None and name in ("success_R", "trainer_step_R", "costs_R"):
-                continue
-            as_read = isinstance(values, np.ndarray) and values.dtype == dtype and values.shape == (rows,)
-            check = integer_column if dtype == np.int64 else number_column
-            columns[name] = values if as_read else check(name, values, rows)
-        if self.reward_range is not None:
-            columns["reward_range"] = check_range(self.reward_range)
-        for name, values in columns.items():
-            object.__setattr__(self, name, values)
-        super().__post_init__()
+    frame: "pd.DataFrame"
+    reward_range: tuple[float, float] | None = None
+    """Lowest and highest reward, None where unknown."""
+    kind: str = "ledger"
+    """The kind of log."""
+    path: Path | None = None
+    """The file or folder that was read."""
+    notes: Notes = field(default_factory=Notes)
+    """What was left out or assumed, and how often."""
+    texts: Mapping[Id, str] = field(default_factory=dict)
+    """The beginnings of the prompts' texts, where the log has them."""
 
     @classmethod
-    def read(cls, source: Any, **asked: Any) -> "Ledger":
+    def read(
+        cls,
+        source: Any,
+        *,
+        step: str | None = None,
+        prompt: str | None = None,
+        reward: str | Mapping[str, float] | None = None,
+        success: str | None = None,
+        length: str | None = None,
+        reward_range: tuple[float, float] | None = None,
+        kind: str | None = None,
+    ) -> "Ledger":
         """Reads a finished run in any supported format, such as a ledger, TRL's completions or a CSV file.
 
-        Steps that a resumed run repeated are read once. One logged warning lists what was left out or assumed. The
-        whole log is held in memory, some 130 bytes a rollout. To read a larger log in chunks, use
-        `budgetalloc.logs.reader.open_log`.
+        You need no argument if the columns have usual names. In any other table, name the columns of steps, prompts
+        and rewards. Steps that a resumed run repeated are read once. One logged warning lists what was left out or
+        assumed. Ten million rollouts need some gigabytes of memory.
 
         Args:
             source: A file, a folder that holds one log, or a `datasets.Dataset`.
-            asked: `kind`, `prompt_id`, `reward`, `success`, `reward_range`, `max_line`, `max_row` and `max_step`, as in
-                `budgetalloc.logs.reader.open_log`.
+            step: The column of steps.
+            prompt: The column that names prompts, or several columns, separated by commas. Default: 'prompt_id' and
+                similar names, else a hash of the prompt's text as the TRL callback computes it.
+            reward: The column of the reward, or the weights of several columns, whose weighted sum is the reward.
+            success: The column of success in [0, 1], such as the name of a reward function. Default: a ledger's own
+                success; of several reward functions of TRL those that gave 0 and 1 only; else the reward.
+            length: The column of lengths in tokens.
+            reward_range: Lowest and highest reward, mapped to 0 and 1. Default: rewards are unchanged.
+            kind: The kind of log, one of `KINDS`. Default: the columns tell it.
 
         Raises:
-            InputError: there is no log, there are several (the text lists them), or an argument is out of range.
+            InputError: there is no log, there are several (the text lists them), or the columns are not known (the text
+                lists them).
+            UnsupportedError: pandas or pyarrow is not installed.
 
         >>> import tempfile
-        >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "counts.csv")
-        ...     _ = file.write_text("step,prompt_id,successes,rollouts\\n0,a,1,4\\n0,b,4,4\\n")
-        ...     Ledger.read(file)
-        Ledger(8 rollouts of 2 prompts in 1 steps)
+        ...     file = Path(folder, "mine.csv")
+        ...     _ = file.write_text("update,task,points\\n0,a,1\\n0,a,0\\n1,b,1\\n")
+        ...     Ledger.read(file, step="update", prompt="task", reward="points")
+        Ledger(3 rollouts of 2 prompts in 2 steps)
         """
-        reading = open_log(source, **asked)
-        whole = read_all(reading)
-        if reading.notes:
-            _log.warning("%r: %s", reading, "; ".join(f"{text}: {count}" for text, count in reading.notes.items()))
-        return cls(**vars(whole))
+        ledger = read_log(
+            source,
+            step=step,
+            prompt=prompt,
+            reward=reward,
+            success=success,
+            length=length,
+            reward_range=reward_range,
+            kind=kind,
+        )
+        if ledger.notes:
+            said = "; ".join(f"{text}: {count}" for text, count in ledger.notes.items())
+            _log.warning("%s", printable(f"{ledger.path or type(source).__name__} ({ledger.kind}): {said}"))
+        return ledger
+
+    @classmethod
+    def of_frame(
+        cls,
+        frame: "pd.DataFrame",
+        *,
+        step: str = "step",
+        prompt: str = "prompt",
+        reward: str = "reward",
+        length: str = "length",
+        reward_range: tuple[float, float] | None = None,
+    ) -> "Ledger":
+        """A ledger from a frame of your own, one row for each rollout.
+
+        Args:
+            frame: Columns of steps, prompts (an int or str each) and rewards, and any other of the ledger's columns.
+                Other columns are left out.
+            step, prompt, reward, length: The names of these columns.
+            reward_range: Lowest and highest reward. Without a column `success`, the rewards mapped by this range are
+                the success.
+
+        Raises:
+            InputError: a column is missing, or it holds other values.
+
+        >>> import pandas as pd
+        >>> ledger = Ledger.of_frame(pd.DataFrame({"step": [0, 0, 1], "prompt": ["a", "b", "a"], "reward": [-1, 0, 3]}))
+        >>> ledger, ledger.frame.success.tolist()
+        (Ledger(3 rollouts of 2 prompts in 2 steps), [-1.0, 0.0, 3.0])
+        """
+        pd = _pandas()
+        check_type("frame", frame, pd.DataFrame, "a pandas frame with a row for each rollout")
+        for argument, name in (("step", step), ("prompt", prompt), ("reward", reward)):
+            if name not in frame.columns:
+                raise InputError(f"{argument}={name!r}: the frame has no such column, it has {list(frame.columns)}.")
+        names = {step: "step", prompt: "prompt", reward: "reward", length: "length"}
+        rows = frame.rename(columns=names)[
+            [name for name in (*COLUMNS, "trainer_step") if name in {names.get(x, x) for x in frame.columns}]
+        ]
+        ids = check_ids(rows["prompt"].tolist(), "prompt")
+        columns = {
+            name: number_column(name, rows[name].to_numpy(), len(rows)) for name in _NUMBERS if name in rows.columns
+        }
+        wrong = columns["step"][columns["step"] != np.floor(columns["step"])]
+        if len(wrong):
+            raise InputError(f"{step} holds {wrong[0]}: give one integer for each rollout.")
+        rows = rows.assign(**columns, prompt=pd.Series(ids, dtype=object, index=rows.index))
+        known = None if reward_range is None else check_range(reward_range)
+        if "success" not in rows:
+            unit_R = to_unit(rows["reward"], known or (0.0, 1.0))
+            rows = rows.assign(success=unit_R if known is None else np.clip(unit_R, 0.0, 1.0))
+        if "length" in rows:
+            rows = rows.assign(length=rows["length"].where(rows["length"] >= 0))
+        return cls(_normal(rows.sort_values("step", kind="stable")), known)
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __repr__(self) -> str:
+        prompts, steps = self.frame["prompt"].nunique(), self.frame["step"].nunique()
+        return f"Ledger({len(self):,} rollouts of {prompts:,} prompts in {steps:,} steps)"
+
+
+def read_log(
+    source: Any,
+    *,
+    step: str | None = None,
+    prompt: str | None = None,
+    reward: Any = None,
+    success: str | None = None,
+    length: str | None = None,
+    reward_range: tuple[float, float] | None = None,
+    kind: str | None = None,
+) -> Ledger:
+    """`Ledger.read` for callers that show the notes themselves: it logs nothing."""
+    _pandas()
+    from budgetalloc.logs.cells import Asked
+    from budgetalloc.logs.reader import read, with_success
+
+    if kind is not None:
+        check_choice("kind", kind, (*KINDS, "counts", "dataset"))
+    for name, value in (("step", step), ("prompt", prompt), ("success", success), ("length", length)):
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"{name}={shown(value)}: give the name of a column.")
+    asked = Asked(step, prompt, _weights(reward), success, length)
+    given = None if reward_range is None else check_range(reward_range)
+    notes = Notes()
+    log, rows, texts = read(source, asked, kind, notes)
+    rows, known = with_success(rows, given, notes)
+    return Ledger(_normal(rows), known, log.kind, log.place, notes, texts)
+
+
+def _pandas() -> Any:
+    return imported("pandas", "ba.Ledger", "logs")
+
+
+def _normal(rows: Any) -> Any:
+    """The rows with all columns of a ledger, in their order."""
+    rows = rows.reindex(columns=[*COLUMNS, *(["trainer_step"] if "trainer_step" in rows else [])])
+    rows = rows.astype(dict.fromkeys(_NUMBERS, np.float64) | {"step": np.int64, "domain": object})
+    return rows.reset_index(drop=True)
+
+
+def _weights(reward: Any) -> Any:
+    if isinstance(reward, Mapping) and reward and all(isinstance(x, str) for x in reward):
+        return {name: check_number(f"reward[{name!r}]", x, -np.inf, np.inf) for name, x in reward.items()}
+    if reward is None or isinstance(reward, str):
+        return reward
+    raise InputError(
+        f"reward={reward!r}: give the name of a column, or a weight for each of several, as {{name: 1.0}}."
+    )

@@ -14,7 +14,7 @@ from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_rewards
 from budgetalloc.errors import InputError, check_integer, check_type, shown
-from budgetalloc.logs.chunk import LARGEST, Range, integer_column, number_column
+from budgetalloc.logs.records import LARGEST, integer_column, number_column
 
 __all__ = ["LedgerWriter", "check_ledger"]
 
@@ -70,16 +70,19 @@ class LedgerWriter:
     ...     log.resume(1)
     ...     log.append(1, ["a"], [0.5], [10], [0.75], [1], reward_range=(0, 2), success_R=[0.0])
     ...     ledger = Ledger.read(f"{folder}/ledger.jsonl")
-    >>> ledger.step_R, ledger.ids_R, ledger.rewards_R
-    (array([0, 0, 1]), ['a', 'b', 'a'], array([2. , nan, 0.5]))
-    >>> ledger.success_R, ledger.reward_range
-    (array([ 1., nan,  0.]), (0.0, 2.0))
+    >>> ledger.frame[["step", "prompt", "reward", "success"]]
+       step prompt  reward  success
+    0     0      a     2.0      1.0
+    1     0      b     NaN      NaN
+    2     1      a     0.5      0.0
+    >>> ledger.reward_range
+    (0.0, 2.0)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._range: Range = None  # the last range in the file, as far as this writer knows
+        self._range: tuple[float, float] | None = None  # the last range in the file, as far as this writer knows
         if self.path.exists() and not self.path.is_file():
             raise InputError(
                 f"path={str(path)!r} is not a regular file: give the path of a file, because a ledger is read again "

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from budgetalloc.logs.chunk import FAULTS, as_integer, as_number
 from budgetalloc.logs.prompt_texts import append_text, path_next_to, read_records
+from budgetalloc.logs.records import FAULTS, as_integer, as_number
 
 __all__ = ["Progress", "ProgressWriter", "read_progress"]
 

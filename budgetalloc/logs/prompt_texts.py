@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.logs.chunk import FAULTS, as_id
-from budgetalloc.logs.formats.lines import parsed
+from budgetalloc.logs.records import FAULTS, as_id, parsed
 
 __all__ = ["LONGEST", "TextsWriter", "append_text", "path_next_to", "prompt_text", "read_records", "read_texts"]
 

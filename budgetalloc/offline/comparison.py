@@ -18,7 +18,7 @@ from budgetalloc.errors import (
     check_type,
     imported,
 )
-from budgetalloc.logs.chunk import Chunk
+from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.parallel import Workers, check_workers, in_parallel
 from budgetalloc.offline.replay import Replay
@@ -40,7 +40,7 @@ FIGURES = ("reward", "mixed", "mixed_rollouts", "signal", "drawn", "modelled", "
 
 def comparisons(
     policies: Mapping[str, PolicyLike],
-    world: Replay | Chunk,
+    world: Replay | Ledger,
     budget: Budget | int,
     *,
     steps: int | None = None,
@@ -87,8 +87,10 @@ def comparisons(
         UnsupportedError: `workers="ray"`, and Ray is not installed.
 
     >>> import budgetalloc as ba
+    >>> import pandas as pd
     >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
-    >>> log = ba.Ledger(np.repeat([0, 1, 2], 16), ids_R.tolist(), rewards_R, *np.zeros((3, 48)))
+    >>> frame = pd.DataFrame({"step": np.repeat([0, 1, 2], 16), "prompt": ids_R, "reward": rewards_R})
+    >>> log = ba.Ledger.of_frame(frame)
     >>> run = comparisons({"uniform": ba.uniform()}, log, 16, seeds=[0], workers=1)
     >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
     [(1, 3, 0.75, 1.0), (2, 3, 0.75, 1.0), (3, 3, 0.75, 1.0)]
@@ -144,7 +146,7 @@ def comparisons(
 
 def compare(
     policies: Mapping[str, PolicyLike],
-    world: Replay | Chunk,
+    world: Replay | Ledger,
     budget: Budget | int,
     *,
     steps: int | None = None,
@@ -159,8 +161,10 @@ def compare(
     name is the index, and the columns of `summarise`.
 
     >>> import budgetalloc as ba
+    >>> import pandas as pd
     >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
-    >>> log = ba.Ledger(np.repeat([0, 1, 2], 16), ids_R.tolist(), rewards_R, *np.zeros((3, 48)))
+    >>> frame = pd.DataFrame({"step": np.repeat([0, 1, 2], 16), "prompt": ids_R, "reward": rewards_R})
+    >>> log = ba.Ledger.of_frame(frame)
     >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16, seeds=range(3), workers=1)
     >>> table.T.loc[["mixed", "at_least", "mixed_rollouts", "at_most", "modelled"]].round(2)
     policy          uniform  knapsack

@@ -11,9 +11,11 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize, stable_key
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type
-from budgetalloc.logs.chunk import Chunk, Ints
+from budgetalloc.logs.ledger import Ledger
 
 __all__ = ["Replay"]
+
+Ints = NDArray[np.int64]
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
 _PRIOR = 0.5  # Jeffreys' prior of the model; benchmarks/learning/replay.py compares it with others
@@ -38,7 +40,7 @@ class Replay:
     the log generated up to it. After the last sweep the log has ended. You may also set `sweep`.
 
     Args:
-        ledger: One row per rollout. The world's rewards are its `success_R`: the rewards, mapped to [0, 1] if they have
+        ledger: One row per rollout. The world's rewards are its `success`: the rewards, mapped to [0, 1] if they have
             a range. NaN is not used as an answer; prompts with only NaN are not in `ids`.
         seed: Seeds the order of rewards and the model, at least 0. An answer depends on the seed, the id, the sweep and
             the number of earlier rollouts of the prompt in the sweep. It depends neither on other prompts nor on the
@@ -48,10 +50,10 @@ class Replay:
         InputError: no or bad rewards, an unknown id, a sweep beyond the log.
 
     >>> import budgetalloc as ba
-    >>> ledger = ba.Ledger(
-    ...     step_R=np.repeat([0, 1], 8), ids_R=["a"] * 4 + ["b"] * 4 + ["a"] * 4 + ["b"] * 4,
-    ...     rewards_R=np.array([0, 0, 0, 1.0] + [0, 1, 1, 1] + [0, 1, 0, 1] + [1] * 4), lengths_R=np.full(16, 9),
-    ...     predicted_R=np.full(16, 0.5), counts_R=np.full(16, 4))
+    >>> import pandas as pd
+    >>> ledger = ba.Ledger.of_frame(pd.DataFrame({
+    ...     "step": np.repeat([0, 1], 8), "prompt": ["a"] * 4 + ["b"] * 4 + ["a"] * 4 + ["b"] * 4,
+    ...     "reward": [0, 0, 0, 1.0] + [0, 1, 1, 1] + [0, 1, 0, 1] + [1] * 4}))
     >>> world = Replay(ledger, seed=0)
     >>> world.rollout(["a"] * 4).sum(), world.rollout(["b", "b", "b", "b"]).sum()  # all that was logged
     (np.float64(1.0), np.float64(3.0))
@@ -64,7 +66,7 @@ class Replay:
     array([1., 1., 1., 1.])
     """
 
-    def __init__(self, ledger: Chunk, *, seed: int = 0) -> None:
+    def __init__(self, ledger: Ledger, *, seed: int = 0) -> None:
         self.seed = check_seed(seed)
         self.drawn = 0
         """Rollouts answered by logged rewards so far."""
@@ -72,16 +74,16 @@ class Replay:
         """Rollouts answered by the model so far."""
         self.modelled_R: NDArray[np.bool_] = np.zeros(0, dtype=bool)
         """Which rewards of the last answer the model gave, shape (R,)."""
-        check_type("ledger", ledger, Chunk, "a log, such as ba.Ledger.read(path)")
-        rewards_R = np.asarray(ledger.success_R, dtype=np.float64)
+        check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
+        rewards_R = ledger.frame["success"].to_numpy(dtype=np.float64)
         outside_R = (rewards_R < 0) | (rewards_R > 1)  # False for NaN
         if outside_R.any():
             at = int(np.argmax(outside_R))
             raise InputError(
-                f"ledger.success_R[{at}] = {rewards_R[at]:g} lies outside [0, 1]. Give the ledger the range of its "
-                "rewards, Ledger(..., reward_range=(lowest, highest)) or Ledger.read(..., reward_range=)."
+                f"ledger: row {at} has the success {rewards_R[at]:g}, outside [0, 1]. Give the ledger the range of its "
+                "rewards, as Ledger.read(..., reward_range=(lowest, highest))."
             )
-        every, prompt_R = factorize(check_ids(ledger.ids_R, "ledger.ids_R"))
+        every, prompt_R = factorize(check_ids(ledger.frame["prompt"].tolist(), "ledger.prompt"))
         answers_P = np.bincount(prompt_R[~np.isnan(rewards_R)], minlength=len(every)) > 0
         if not answers_P.any():
             raise InputError(
@@ -93,7 +95,7 @@ class Replay:
         rows_R = np.flatnonzero(answers_P[prompt_R])
         prompt_R = (np.cumsum(answers_P) - 1)[prompt_R[rows_R]]
         # By prompt, then visit, then reward: the replay does not depend on the order of a visit's rows.
-        step_R, rewards_R = np.asarray(ledger.step_R)[rows_R], rewards_R[rows_R]
+        step_R, rewards_R = ledger.frame["step"].to_numpy()[rows_R], rewards_R[rows_R]
         order = np.lexsort((rewards_R, step_R, prompt_R))
         prompt_R, step_R, rewards_R = prompt_R[order], step_R[order], rewards_R[order]
         opens_R = np.ones(len(order), dtype=bool)  # a visit G begins at this row
@@ -118,8 +120,9 @@ class Replay:
         """The same log from its beginning with another seed. This world is not changed, and the log is not copied.
 
         >>> import budgetalloc as ba
-        >>> rewards_R = np.array([0, 1.0] * 10)
-        >>> world = Replay(ba.Ledger(np.zeros(20), ["a"] * 20, rewards_R, *np.zeros((3, 20))))
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"step": 0, "prompt": "a", "reward": [0, 1.0] * 10})
+        >>> world = Replay(ba.Ledger.of_frame(frame))
         >>> one, other = (world.again(seed).rollout(["a"] * 6) for seed in (1, 2))
         >>> one, other, world.drawn
         (array([1., 0., 1., 1., 1., 0.]), array([0., 1., 1., 0., 1., 0.]), 0)

@@ -6,12 +6,11 @@ import textwrap
 from typing import Any
 
 from budgetalloc.beliefs.group_kinds import KINDS
-from budgetalloc.report import plots
 from budgetalloc.report.findings import doubts_sentences, percent, shortened
 from budgetalloc.report.forecast import share
-from budgetalloc.report.html import legend
+from budgetalloc.report.html import page
 from budgetalloc.report.json_report import plain
-from budgetalloc.report.markup import element, page, paragraphs, table
+from budgetalloc.report.pictures import curves
 from budgetalloc.report.run_comparison import Curve, Side, levels
 
 __all__ = ["CHOSEN", "UNTIMED", "as_html", "as_json", "as_text", "comparison_of"]
@@ -162,19 +161,21 @@ def _level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 def as_html(comparison: dict[str, Any]) -> str:
     """The comparison as one self-contained page."""
     one, other = (shortened(run["log"], 80) for run in comparison["runs"])
-    body = [element("h1", "Two runs side by side"), legend({"mixed": f"A: {one}", "all_fail": f"B: {other}"})]
-    body += paragraphs(comparison["careful"], cls="limits")
-    body.append(table(("", "A", "B", "B / A"), _used_rows(comparison)))
-    body.append(element("h2", _heading(comparison)))
-    if all(comparison["curves"]):
-        lines = dict(zip(("one", "other"), comparison["curves"], strict=True))
-        picture = plots.curves(lines, "Reward of both runs", "rollouts")
-        body.append(element("figure", picture, style="max-width: 32rem"))
-    for level in comparison["levels"]:
-        body.append(table((f"reward {level['reward']:.3f}", "A", "B", "B / A"), _level_rows(level)))
-    if not comparison["levels"]:
-        body.append(element("p", _NO_LEVEL))
-    return page(f"budgetalloc report: {one} and {other}", *body)
+    lines = dict(zip(("mixed", "all_fail"), comparison["curves"], strict=True))
+    return page(
+        "comparison.html",
+        title=f"budgetalloc report: {one} and {other}",
+        one=one,
+        other=other,
+        careful=comparison["careful"],
+        used=_used_rows(comparison),
+        heading=_heading(comparison),
+        picture={"title": "Reward of both runs", "image": curves(lines)} if all(lines.values()) else None,
+        levels=[
+            ([f"reward {level['reward']:.3f}", "A", "B", "B / A"], _level_rows(level)) for level in comparison["levels"]
+        ],
+        no_level=_NO_LEVEL,
+    )
 
 
 def _number(value: float, exact: bool = False) -> str:

@@ -1,20 +1,20 @@
 """The report as one HTML page without scripts or external resources, with dark mode, phone and print layouts."""
 
-from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.report import findings, plots
+from budgetalloc.errors import imported
+from budgetalloc.report import findings, pictures
 from budgetalloc.report.findings import LABELS, MEANING, percent
 from budgetalloc.report.forecast import share
-from budgetalloc.report.markup import Markup, element, page, paragraphs, table
-from budgetalloc.report.policy_replays import LIMITS, Replayed
+from budgetalloc.report.policy_replays import LIMITS
 from budgetalloc.report.summary import Report
+from budgetalloc.report.verdict import verdict
 from budgetalloc.report.waste import Waste
 
-__all__ = ["as_html", "legend"]
+__all__ = ["as_html", "page"]
 
 _CARDS = {
     MIXED: "of rollouts in mixed groups",
@@ -23,8 +23,9 @@ _CARDS = {
     TIED: "of rollouts in groups of equal rewards",
     SINGLE: "single rollouts",
 }
-_POINTS = 60  # points of a plot over time
-_OVER_STEPS = "training step"
+_POINTS = 60  # points of a picture over time
+_INTERVALS = "Lines are 95 % intervals over seeds, if wider than the dot."
+_TENTHS = "Rollouts in tenths of the prediction; a larger dot has more. Right predictions lie on the dashed line."
 
 
 def as_html(report: Report) -> str:
@@ -32,142 +33,107 @@ def as_html(report: Report) -> str:
 
     All text of the log is escaped, and the page's content security policy forbids scripts and loading. The text of a
     prompt can therefore not be executed.
+
+    Raises:
+        UnsupportedError: jinja2 or matplotlib is not installed.
     """
-    waste = report.waste
-    if report.replayed is None:
-        replay = [element("p", f"Not replayed: {report.why_not.rstrip('.')}.")]
-    else:
-        replay = _replay(report.replayed)
-    notes = findings.notes_sentences(waste, report.notes, report.doubts)
+    waste, replayed = report.waste, report.replayed
+    time = waste.over_time(_POINTS)
+    over_time = [
+        _picture(
+            "Share of rollouts by kind of group", pictures.areas(time, waste.kinds), "In the order of the legend."
+        ),
+        _picture("Mean success", pictures.course(time, "success"), "The mean over all rollouts of a step."),
+    ]
+    surprise = "The mean of |success - prediction|: what is left to learn from."
     return page(
-        f"budgetalloc report: {report.name}",
-        element("h1", report.name),
-        element("p", findings.headline(waste, report.missing), cls="first"),
-        element("p", f"{findings.size_sentence(waste)} Read as {report.kind}.", cls="soft"),
-        *paragraphs(findings.doubts_sentences(report.notes, report.doubts), cls="limits"),
-        *paragraphs([findings.tokens_sentence(waste), findings.cost_sentence(waste), findings.singles_sentence(waste)]),
-        _cards(waste),
-        element("h2", "Where the rollouts went"),
-        *_over_time(waste),
-        element("h2", "Prompts"),
-        *paragraphs(findings.prompts_sentences(waste)),
-        _prompts(waste, report.texts),
-        element("h2", "What could be predicted?"),
-        *paragraphs(findings.forecast_sentences(waste)),
-        *([_forecast(waste)] if waste.predictable else []),
-        element("h2", "What other policies would have drawn"),
-        *replay,
-        element("h2", "What was left out or assumed"),
-        element("ul", *(element("li", text) for text in notes)),
+        "report.html",
+        title=f"budgetalloc report: {report.name}",
+        report=report,
+        verdict=verdict(report),
+        headline=findings.headline(waste, report.missing),
+        size=findings.size_sentence(waste),
+        doubts=findings.doubts_sentences(report.notes, report.doubts),
+        about=[findings.tokens_sentence(waste), findings.cost_sentence(waste), findings.singles_sentence(waste)],
+        cards=_cards(waste),
+        kinds={kind: f"{LABELS[kind]}: {MEANING[kind]}" for kind in waste.kinds},
+        over_time=over_time,
+        prompts=findings.prompts_sentences(waste),
+        solved=_solved(waste),
+        worst_head=["prompt", "rollouts wasted", "of", "mean success", *(["tokens wasted"] if waste.tokens else [])],
+        worst=_worst(report),
+        forecast=findings.forecast_sentences(waste),
+        predicted=[
+            _picture("Predicted and observed success", pictures.calibration(waste.forecast.deciles()), _TENTHS),
+            _picture("Mean surprise", pictures.course(time, "surprise"), surprise),
+        ]
+        if waste.predictable
+        else [],
+        replays=[] if replayed is None else _replays(replayed.rows),
+        replay_table=None if replayed is None else findings.replay_table(replayed),
+        replay=[] if replayed is None else findings.replay_sentences(replayed),
+        limits=LIMITS,
+        why_not=report.why_not.rstrip("."),
+        notes=findings.notes_sentences(waste, report.notes, report.doubts),
     )
 
 
-def legend(keys: Mapping[str, str]) -> Markup:
-    """The meaning of colours, by their names in the style sheet."""
-    rows = [element("li", element("span", cls="key", style=f"--edge:var(--{key})"), text) for key, text in keys.items()]
-    return element("ul", *rows, cls="legend")
+def page(template: str, **values: Any) -> str:
+    """A page from one of the templates next to this file, with every value escaped."""
+    jinja2 = imported("jinja2", "A page of a report", "logs")
+    markup = imported("markupsafe", "A page of a report", "logs").Markup
+
+    def written(value: Any) -> Any:
+        """Lone surrogates, which UTF-8 does not have, are replaced; "%" stays on the number's line."""
+        if isinstance(value, markup):
+            return value
+        return str(value).encode(errors="replace").decode().replace(" %", "\xa0%")
+
+    loader = jinja2.PackageLoader("budgetalloc.report", "")
+    environment = jinja2.Environment(loader=loader, autoescape=True, finalize=written)
+    return str(environment.get_template(template).render(**values))
 
 
-def _cards(waste: Waste) -> Markup:
+def _picture(title: str, image: str, caption: str = "") -> dict[str, str]:
+    return {"title": title, "image": image, "caption": caption}
+
+
+def _cards(waste: Waste) -> list[tuple[str, str, str]]:
+    """Numbers, what they are, and their colours."""
     shares = waste.shares()
     cards = [(percent(shares[kind]), _CARDS[kind], kind) for kind in waste.kinds]
     cards.append((f"{len(waste.never()):,}", "prompts never solved", "rule"))
     cards.append((f"{len(waste.always()):,}", "prompts always solved", "rule"))
     if waste.tokens and waste.wasted_tokens is not None:
         cards.append((percent(share(waste.wasted_tokens, waste.tokens)), "of tokens in wasted rollouts", "rule"))
-    boxes = [
-        element("div", element("b", number), text, cls="card", style=f"--edge:var(--{edge})")
-        for number, text, edge in cards
-    ]
-    return element("div", *boxes, cls="cards")
+    return cards
 
 
-def _plots(*parts: Markup) -> Markup:
-    return element("div", *parts, cls="plots")
-
-
-def _figure(title: str, picture: Markup, caption: str) -> Markup:
-    return element("figure", element("h3", title), picture, element("figcaption", caption))
-
-
-def _ticks(time: Sequence[dict[str, float]]) -> list[tuple[float, str]]:
-    last, middle = len(time), len(time) // 2
-    ticks = [(0.0, f"{time[0]['first']:,.0f}"), (last, f"{time[-1]['last']:,.0f}")]
-    return ticks if last < 3 else [ticks[0], (middle + 0.5, f"{time[middle]['first']:,.0f}"), ticks[1]]
-
-
-def _course(waste: Waste, name: str) -> Markup:
-    time = waste.over_time(_POINTS)
-    values = [row[name] for row in time]
-    return plots.line(values, _ticks(time), f"Mean {name} over training steps", _OVER_STEPS, "course")
-
-
-def _over_time(waste: Waste) -> list[Markup]:
-    time = waste.over_time(_POINTS)
-    layers = [(kind, [row[kind] for row in time]) for kind in waste.kinds]
-    title = "Shares of rollouts by kind of group over training steps"
-    kinds = plots.areas(layers, _ticks(time), title, _OVER_STEPS)
-    return [
-        legend({kind: f"{LABELS[kind]}: {MEANING[kind]}" for kind in waste.kinds}),
-        _plots(
-            _figure("Share of rollouts by kind of group", kinds, "From bottom to top in the order of the legend."),
-            _figure("Mean success", _course(waste, "success"), "The mean over all rollouts of a step."),
-        ),
-    ]
-
-
-def _prompts(waste: Waste, texts: Mapping[Id, str]) -> Markup:
+def _solved(waste: Waste) -> dict[str, str]:
     never, always = waste.never(), waste.always()
     rate_P = np.delete(waste.successes_P / waste.rollouts_P, np.concatenate([never, always]))
     counts = np.histogram(np.clip(rate_P, 0, 1), bins=10, range=(0, 1))[0].tolist()
     bars = [("all_fail", len(never), "never")]
     bars += [("mixed", count, "40-50" if k == 4 else "") for k, count in enumerate(counts)]
     bars.append(("all_pass", len(always), "always"))
-    picture = plots.columns(bars, "Number of prompts by mean success", "mean success over the run, %")
-    figure = _figure("Prompts", picture, "Prompts by their mean success over the whole run.")
-    head, rows = ["prompt", "rollouts wasted", "of", "mean success"], []
-    if waste.tokens is not None:
-        head.append("tokens wasted")
-    for row in findings.worst(waste, texts, 8):
+    image = pictures.columns(bars, "mean success over the run, %")
+    return _picture("Prompts", image, "Prompts by their mean success over the whole run.")
+
+
+def _worst(report: Report) -> list[list[str]]:
+    rows = []
+    for row in findings.worst(report.waste, report.texts, 8):
         name = findings.named(row, 80 if row["text"] else 70)
         cells = [name, f"{row['wasted']:,}", f"{row['rollouts']:,}", f"{row['success']:.2f}"]
-        rows.append(cells if waste.tokens is None else [*cells, f"{row['wasted_tokens']:,}"])
-    if not rows:
-        return _plots(figure)
-    return _plots(figure, element("div", element("h3", "Most wasted rollouts"), table(head, rows), cls="beside"))
+        rows.append([*cells, f"{row['wasted_tokens']:,}"] if report.waste.tokens else cells)
+    return rows
 
 
-def _forecast(waste: Waste) -> Markup:
-    points = [(row["predicted"], row["success"], row["rollouts"]) for row in waste.forecast.deciles()]
-    calibration = plots.calibration(points, "Predicted against observed success", "predicted success")
-    caption = "Rollouts in tenths of the prediction; a larger dot has more. Right predictions lie on the dashed line."
-    surprise = "The mean of |success - prediction|: what is left to learn from."
-    return _plots(
-        _figure("Predicted and observed success", calibration, caption),
-        _figure("Mean surprise", _course(waste, "surprise"), surprise),
-    )
-
-
-def _replay(replayed: Replayed) -> list[Markup]:
-    figures = (
-        ("mixed_rollouts", "Rollouts in mixed groups", "share of rollouts"),
-        ("signal", "Signal: 4 times the variance of the prompts' success", "mean of 4 times the variance"),
-    )
-    pictures = []
-    for figure, title, axis in figures:
-        dots = [
-            plots.Dot(row["policy"], row[figure], row[f"{figure}_low"], row[f"{figure}_high"])
-            for row in replayed.rows
-            if figure != "mixed_rollouts" or row["min_group"] > 1  # groups of one are never mixed
-        ]
-        if dots:
-            picture = plots.dots(dots, f"{title}, by policy", axis)
-            pictures.append(_figure(title, picture, "Lines are 95 % intervals over seeds, if wider than the dot."))
-    head, *rows = findings.replay_table(replayed)
-    limits = [element("h3", "What a replay can and cannot show"), *paragraphs(LIMITS)]
-    return [
-        _plots(*pictures),
-        table(head, rows),
-        *paragraphs(findings.replay_sentences(replayed)),
-        element("div", *limits, cls="limits"),
-    ]
+def _replays(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    several = [row for row in rows if row["min_group"] > 1]  # groups of one are never mixed
+    signal = pictures.dots(rows, "signal", "mean of 4 times the variance")
+    found = [_picture("Signal: 4 times the variance of the prompts' success", signal, _INTERVALS)]
+    if several:
+        mixed = pictures.dots(several, "mixed_rollouts", "share of rollouts")
+        found.insert(0, _picture("Rollouts in mixed groups", mixed, _INTERVALS))
+    return found

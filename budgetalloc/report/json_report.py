@@ -9,6 +9,7 @@ from budgetalloc.report.findings import NAMED, worst
 from budgetalloc.report.forecast import BELIEF, share
 from budgetalloc.report.policy_replays import LIMITS
 from budgetalloc.report.summary import Report
+from budgetalloc.report.verdict import verdict
 
 __all__ = ["VERSION", "as_json", "plain"]
 
@@ -19,7 +20,8 @@ VERSION = 2
 def as_json(report: Report, indent: int | None = 1) -> str:
     """The report as one flat JSON object; unknown numbers are null.
 
-    Keys: `version` (2), `log`, `kind`, `steps` (decisions), `trainer_steps`, `missing_steps` (those of the run that the
+    Keys: `version` (2), `log`, `kind`, `verdict` (healthy, or what to look at), `steps`
+    (decisions), `trainer_steps`, `missing_steps` (those of the run that the
     log lacks, 0 where that is not known), `prompts`, `groups`, `rollouts` (scored), `unscored`, `broken`; the shares of
     rollouts `share_mixed`, `share_all_fail`, `share_all_pass`, `share_tied`, `share_single` (sum 1), `share_wasted`
     (fail, pass, tied) and `share_as_predicted` (single rollouts whose success was predicted to within 0.1, a part of
@@ -40,7 +42,7 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     group_shares = waste.groups_SK.sum(axis=0) / max(waste.groups, 1)
     never, always = waste.never(), waste.always()
     replayed, forecast = report.replayed, waste.forecast
-    flat: dict[str, Any] = {"version": VERSION, "log": report.name, "kind": report.kind}
+    flat: dict[str, Any] = {"version": VERSION, "log": report.name, "kind": report.kind, "verdict": verdict(report)}
     flat |= {"steps": len(waste.step_S), "trainer_steps": waste.trainer_steps, "missing_steps": report.missing[0]}
     flat |= {"prompts": len(waste.ids_P), "groups": waste.groups}
     flat |= {"rollouts": waste.rollouts, "unscored": waste.unscored, "broken": waste.broken}

@@ -1,12 +1,11 @@
 """Replay of other policies on a finished run, with the run's number of rollouts per step."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from budgetalloc.logs.chunk import Chunk, columns_of
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
@@ -15,7 +14,7 @@ from budgetalloc.policies.methods import method_of
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 
-__all__ = ["LIMITS", "POLICIES", "Replayed", "first_steps", "joined", "keep_first_steps", "replay"]
+__all__ = ["LIMITS", "POLICIES", "Replayed", "first_steps", "replay", "unit_rewards"]
 
 POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
 """The policies compared by default. Policies such as `dapo`, which generate more than they train on, are left out."""
@@ -52,38 +51,25 @@ class Replayed:
     narrowed: bool = False
 
 
-def keep_first_steps(chunks: Iterable[Chunk], held: list[Chunk], rows: int = _KEPT) -> Iterator[Chunk]:
-    """Passes the chunks on, and puts the log's first steps, about `rows` rollouts, into `held` for a replay."""
-    held.clear()
-    room = rows
-    for chunk in chunks:
-        if room > 0:
-            held.append(first_steps(chunk, room))
-            room = room - len(chunk.ids_R) if len(held[-1].ids_R) == len(chunk.ids_R) else 0
-        yield chunk
-
-
-def first_steps(log: Chunk, rows: int) -> Chunk:
+def first_steps(log: Ledger, rows: int = _KEPT) -> Ledger:
     """As many of the log's first steps as fit into `rows` rollouts, at least one.
 
-    >>> log = Ledger(np.array([0, 0, 1, 1]), list("abab"), *np.zeros((4, 4)))
-    >>> first_steps(log, 3).ids_R
-    ['a', 'b']
+    >>> import pandas as pd
+    >>> log = Ledger.of_frame(pd.DataFrame({"step": [0, 0, 1, 1], "prompt": list("abab"), "reward": 0}))
+    >>> first_steps(log, 3)
+    Ledger(2 rollouts of 2 prompts in 1 steps)
     """
-    if len(log.ids_R) <= rows:
+    if len(log) <= rows:
         return log
-    steps_S, rows_S = np.unique(log.step_R, return_counts=True)
+    steps_S, rows_S = np.unique(log.frame["step"].to_numpy(), return_counts=True)
     fits = max(int(np.searchsorted(rows_S.cumsum(), rows, side="right")), 1)
-    at = np.flatnonzero(log.step_R <= steps_S[fits - 1])
-    columns = {name: column[at] for name, column in columns_of([log]).items()}
-    return Ledger(ids_R=[log.ids_R[k] for k in at.tolist()], **columns, reward_range=log.reward_range)
+    return replace(log, frame=log.frame[log.frame["step"] <= steps_S[fits - 1]])
 
 
-def joined(parts: Sequence[Chunk], reward_range: tuple[float, float] | None) -> Ledger:
-    """Parts of a log as one. Its rewards are the success of each rollout in [0, 1], from which policies learn."""
-    success_R = np.concatenate([success_of(part, reward_range) for part in parts])
-    whole = columns_of(parts) | {"rewards_R": success_R, "success_R": success_R, "reward_range": (0.0, 1.0)}
-    return Ledger(ids_R=[name for part in parts for name in part.ids_R], **whole)
+def unit_rewards(log: Ledger, reward_range: tuple[float, float] | None) -> Ledger:
+    """The log with the success of each rollout in [0, 1] as rewards, from which policies learn."""
+    success_R = success_of(log, reward_range)
+    return replace(log, frame=log.frame.assign(reward=success_R, success=success_R), reward_range=(0.0, 1.0))
 
 
 def replay(

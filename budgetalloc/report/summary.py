@@ -1,22 +1,20 @@
 """The report on a finished run: the use of its rollouts, predictability of waste, and a replay with other policies."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import BudgetallocError, InputError
-from budgetalloc.logs.chunk import Chunk
-from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.ledger import Ledger, read_log
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.policies.methods import method_of
 from budgetalloc.report.findings import NAMED, worst
 from budgetalloc.report.log_scan import measure
-from budgetalloc.report.policy_replays import POLICIES, Replayed, joined, keep_first_steps, replay
+from budgetalloc.report.policy_replays import POLICIES, Replayed, first_steps, replay, unit_rewards
 from budgetalloc.report.waste import Waste
 
 __all__ = ["Report", "report"]
@@ -57,14 +55,13 @@ def report(
     steps: int | None = None,
     reward_range: tuple[float, float] | None = None,
     workers: Workers = None,
-    watch: Callable[[Iterable[Chunk]], Iterable[Chunk]] | None = None,
     progress: Progress | None = None,
     **reading: Any,
 ) -> Report:
     """Reads the log of a finished run and reports the use of its rollouts.
 
     Args:
-        source: A path to any supported log (see `budgetalloc.logs.reader`), an open `LogStream`, or a `Ledger`.
+        source: A `Ledger`, or a path to any log that `Ledger.read` knows.
         policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others are compared with the
             first. Empty: no replay.
         seeds: Seeds of the replays.
@@ -73,79 +70,51 @@ def report(
         reward_range: The rewards that stand for failure and success. Left out: the range that the log has, else 0 and
             1, or the lowest and highest reward of the log if rewards lie outside [0, 1], with a note.
         workers: Processes for the replays, or "ray"; by default one process for each core.
-        watch: A function that is given the chunks of the log and passes them on, such as a progress bar.
         progress: Called with the replays ended and the replays in all.
-        reading: Passed on to `open_log` with a path, such as `prompt_id="id"`.
+        reading: Passed on to `Ledger.read` with a path, such as `prompt="id"`.
 
     Raises:
         InputError: the log has no rewards, or a policy is unknown.
 
-    >>> rewards_R = np.array([0, 0, 0, 0, 0, 1, 0, 1] * 4)
-    >>> log = Ledger(
-    ...     step_R=np.repeat(np.arange(4), 8), ids_R=(["a"] * 4 + ["b"] * 4) * 4, rewards_R=rewards_R,
-    ...     lengths_R=np.full(32, 10), predicted_R=np.full(32, 0.5), counts_R=np.full(32, 4))
+    >>> import pandas as pd
+    >>> log = Ledger.of_frame(pd.DataFrame({
+    ...     "step": np.repeat(np.arange(4), 8), "prompt": (["a"] * 4 + ["b"] * 4) * 4, "length": 10,
+    ...     "reward": [0, 0, 0, 0, 0, 1, 0, 1] * 4}))
     >>> from budgetalloc.report.findings import headline
     >>> print(headline(report(log, policies=()).waste))
     50.0 % of the rollouts gave no gradient under a group baseline: 50.0 % in groups that all failed.
     """
     for policy in policies:
         method_of(policy)  # raises for an unknown name before the log is read
-    chunks = _chunks(source, reading)
-    held: list[Chunk] = []
-    seen, guessed = [0.0, 1.0], False
-
-    def scan(reward_range: tuple[float, float] | None) -> Waste:
-        passing = _note_extremes(watch(chunks) if watch else chunks, seen)
-        return measure(keep_first_steps(passing, held), reward_range=reward_range)
-
+    ledger = source if isinstance(source, Ledger) else read_log(source, **reading)
+    notes = dict(ledger.notes)
     try:
-        waste = scan(reward_range)
+        waste = measure(ledger, reward_range=reward_range)
     except InputError:
-        if reward_range is not None or seen == [0.0, 1.0] or iter(chunks) is chunks:
+        rewards_R = ledger.frame["reward"].to_numpy()
+        low, high = np.nanmin(rewards_R, initial=0.0), np.nanmax(rewards_R, initial=1.0)
+        if reward_range is not None or (low, high) == (0.0, 1.0):
             raise
-        for _ in _note_extremes(chunks, seen):  # rewards outside [0, 1]: find their range in one pass, then start again
-            pass
-        reward_range, guessed = (seen[0], seen[1]), True
-        waste = scan(reward_range)
-    read = getattr(chunks, "notes", {})
-    notes = dict(read)
-    if guessed:
-        notes[f"rewards from {seen[0]:g} to {seen[1]:g} taken as the range from failure to success"] = waste.rollouts
+        reward_range = float(low), float(high)  # rewards outside [0, 1]
+        waste = measure(ledger, reward_range=reward_range)
+        notes[f"rewards from {low:g} to {high:g} taken as the range from failure to success"] = waste.rollouts
     replayed, why_not = None, "no policy was named"
     if policies:
         try:
-            log, own = joined(held, reward_range), list(seeds)
+            log, own = unit_rewards(first_steps(ledger), reward_range), list(seeds)
             replayed = replay(log, policies, waste, seeds=own, steps=steps, workers=workers, progress=progress)
             why_not = ""
         except (BudgetallocError, ImportError) as error:  # the rest of the report stands
             why_not = str(error)
-    known = getattr(chunks, "texts", None)
+    named = {row["id"] for row in worst(waste, {}, NAMED)}
     return Report(
-        name=str(getattr(chunks, "path", None) or "a log in memory"),
-        kind=getattr(chunks, "kind", "ledger"),
+        name=str(ledger.path or "a log in memory"),
+        kind=ledger.kind,
         waste=waste,
         notes=notes,
         replayed=replayed,
         why_not=why_not,
-        doubts=tuple(getattr(read, "doubts", ())),
-        texts={} if known is None else known(row["id"] for row in worst(waste, {}, NAMED)),
-        missing=getattr(read, "missing", (0, 0)),
+        doubts=tuple(ledger.notes.doubts),
+        texts={name: text for name, text in ledger.texts.items() if name in named},
+        missing=ledger.notes.missing,
     )
-
-
-def _chunks(source: Any, reading: Mapping[str, Any]) -> Iterable[Chunk]:
-    if isinstance(source, Ledger):
-        return [source]
-    if isinstance(source, (str, os.PathLike)) or hasattr(source, "column_names"):
-        from budgetalloc.logs.reader import open_log
-
-        return open_log(source, **reading)
-    return cast(Iterable[Chunk], source)
-
-
-def _note_extremes(chunks: Iterable[Chunk], seen: list[float]) -> Iterator[Chunk]:
-    """The chunks; `seen` becomes the lowest and the highest reward so far, 0 and 1 included."""
-    for chunk in chunks:
-        rewards_R = np.asarray(chunk.rewards_R)[~np.isnan(chunk.rewards_R)]
-        seen[:] = float(rewards_R.min(initial=seen[0])), float(rewards_R.max(initial=seen[1]))
-        yield chunk

@@ -10,6 +10,7 @@ from budgetalloc.report import findings
 from budgetalloc.report.findings import LABELS, MEANING, percent
 from budgetalloc.report.policy_replays import LIMITS
 from budgetalloc.report.summary import Report
+from budgetalloc.report.verdict import verdict
 from budgetalloc.report.waste import Waste
 
 __all__ = ["as_text", "shows_bars", "sparkline"]
@@ -48,7 +49,8 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         texts = [text.replace(" %", "\xa0%") for text in sentences if text]
         return [line.replace("\xa0", " ") for text in texts for line in textwrap.wrap(text, width)]
 
-    lines = wrapped(f"{findings.shortened(report.name, 200)} ({report.kind})", findings.size_sentence(waste))
+    lines = wrapped(verdict(report))
+    lines += wrapped(f"{findings.shortened(report.name, 200)} ({report.kind})", findings.size_sentence(waste))
     lines += wrapped(*findings.doubts_sentences(report.notes, report.doubts))
     lines += ["", *wrapped(findings.headline(waste, report.missing))]
     about = (findings.tokens_sentence(waste), findings.cost_sentence(waste), findings.singles_sentence(waste))

@@ -10,11 +10,11 @@ from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
-from budgetalloc.logs.chunk import Ints
 from budgetalloc.report.forecast import Forecast, share
 
-__all__ = ["Waste"]
+__all__ = ["Ints", "Waste"]
 
+Ints = NDArray[np.int64]
 _WASTED = [KINDS.index(kind) for kind in WITHOUT_GRADIENT]
 _MEANS = ("reward", "success", "surprise")
 

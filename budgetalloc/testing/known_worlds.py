@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, check_array, check_integer, check_seed, check_type, shown
+from budgetalloc.errors import InputError, check_array, check_integer, check_seed, check_type, imported, shown
 from budgetalloc.logs.ledger import Ledger
 
 __all__ = ["Known", "log_of", "rising", "three_kinds", "turning"]
@@ -110,8 +110,8 @@ def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: 
     """The log of a run with uniform counts: shuffled epochs, `prompts` per step, `group` rollouts of each.
 
     >>> ledger = log_of(three_kinds(6), steps=3, prompts=2, group=4)
-    >>> ledger.ids_R[::4], ledger.rewards_R.reshape(6, 4).sum(axis=1)  # the rates are 0, 0.5, 1, 0, 0.5, 1
-    ([3, 2, 5, 4, 0, 1], array([0., 4., 4., 2., 0., 2.]))
+    >>> ledger.frame.groupby("prompt").reward.sum().tolist()  # the rates are 0, 0.5, 1, 0, 0.5, 1
+    [0.0, 2.0, 4.0, 0.0, 2.0, 4.0]
     """
     check_type("world", world, Known, "a Known, such as three_kinds()")
     check_integer("prompts", prompts, 1, len(world.ids))
@@ -124,8 +124,7 @@ def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: 
     for step_ids in ids_SR:
         rewards.append(world.rollout(step_ids.tolist()))
         world.learn(np.zeros(len(step_ids)))
-    rows = ids_SR.size
-    unknown_R, nan_R, count_R = np.full(rows, -1), np.full(rows, np.nan), np.full(rows, group)
+    pd = imported("pandas", "log_of", "logs")
     step_R = np.repeat(np.arange(steps), prompts * group)
-    ids_R: list[Id] = list(ids_SR.ravel().tolist())
-    return Ledger(step_R, ids_R, np.concatenate(rewards), unknown_R, nan_R, count_R)
+    columns = {"step": step_R, "prompt": ids_SR.ravel().tolist(), "reward": np.concatenate(rewards)}
+    return Ledger.of_frame(pd.DataFrame(columns))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.logs.formats.lines import first
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.logs.progress import ProgressWriter
 from budgetalloc.logs.prompt_texts import TextsWriter
+from budgetalloc.logs.records import first
 from budgetalloc.policies.rollouts import Rollouts
 
 __all__ = ["LogWriter", "append", "known_texts"]

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.errors import BudgetallocError, InputError, check_array, shown
-from budgetalloc.logs.reader import open_log
+from budgetalloc.logs.ledger import read_log
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 
 __all__ = ["read_counts"]
@@ -20,9 +20,9 @@ def read_counts(path: Path, prompt_id: str | None = None) -> tuple[list[Id], Flo
     """The prompts of a run, their successes and their rollouts. Nothing is unpickled.
 
     Args:
-        path: A ledger or another log (`budgetalloc.logs.reader.open_log`), a file of beliefs (.npz), or a checkpoint's
+        path: A ledger or another log (see `ba.Ledger.read`), a file of beliefs (.npz), or a checkpoint's
             folder with such a file. Its rollouts are the discounted ones of the beliefs.
-        prompt_id: The column of a log that names prompts, as in `open_log`.
+        prompt_id: The column of a log that names prompts.
 
     Raises:
         InputError: there is no such file, it cannot be read, or a success lies outside [0, 1].
@@ -37,14 +37,15 @@ def read_counts(path: Path, prompt_id: str | None = None) -> tuple[list[Id], Flo
                 "of a checkpoint."
             ) from error
     estimator = BetaEstimator()  # without discounts: it counts
-    for chunk in open_log(path, prompt_id=prompt_id):
-        outside_R = (chunk.success_R < 0) | (chunk.success_R > 1)
-        if outside_R.any():
-            raise InputError(
-                f"{path} has the success {chunk.success_R[outside_R][0]:g}, outside [0, 1]: read it with "
-                "ba.Ledger.read(path, reward_range=...) or success=..., and pass ba.Features.of_rates(ids, rates)."
-            )
-        estimator.observe(chunk.ids_R, chunk.success_R)
+    frame = read_log(path, prompt=prompt_id).frame
+    success_R = frame["success"].to_numpy()
+    outside_R = (success_R < 0) | (success_R > 1)
+    if outside_R.any():
+        raise InputError(
+            f"{path} has the success {success_R[outside_R][0]:g}, outside [0, 1]: read it with "
+            "ba.Ledger.read(path, reward_range=...) or success=..., and pass ba.Features.of_rates(ids, rates)."
+        )
+    estimator.observe(frame["prompt"].tolist(), success_R)
     return _counts(estimator.state_dict())
 
 

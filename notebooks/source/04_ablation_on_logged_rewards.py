@@ -29,7 +29,6 @@ from scipy.special import comb
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.logs.reader import open_log, read_all
 from budgetalloc.offline.comparison import compare
 from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.report import measure
@@ -84,11 +83,11 @@ elif LOG is None:
     for _ in ba.simulate(ba.uniform(seed=0), world, 256, steps=75):
         pass
     print("A MADE-UP RUN: set FETCH = True for the public log, or LOG to yours.")
-log = open_log(LOG)
-ledger = read_all(log)  # the same as ba.Ledger.read(LOG), with what was left out or assumed in log.notes
-GROUP = int(np.median(ledger.counts_R))
-print(f"{len(ledger.ids_R):,} rollouts of {len(set(ledger.ids_R)):,} prompts, groups of {GROUP}")
-print(dict(log.notes))
+ledger = ba.Ledger.read(LOG)
+groups = ledger.frame.groupby(["step", "prompt"])["reward"].agg(["sum", "size"])
+GROUP = int(groups["size"].median())
+print(f"{len(ledger):,} rollouts of {ledger.frame.prompt.nunique():,} prompts, groups of {GROUP}")
+print(dict(ledger.notes))  # what was left out or assumed
 
 # %% [markdown]
 # ## What the log contains
@@ -96,41 +95,21 @@ print(dict(log.notes))
 # The file has visits instead of steps, so a visit is read as a step: first all first visits, then all second ones.
 
 # %%
-waste = measure([ledger])
+waste = measure(ledger)
 print({kind: round(share, 3) for kind, share in waste.shares().items() if share})
 rows = pd.DataFrame(waste.over_time(30))
-LAG = 2 if SMALL else 8
-rollouts = pd.DataFrame({"visit": ledger.step_R, "prompt": ledger.ids_R, "reward": ledger.rewards_R})
-groups = rollouts.groupby(["prompt", "visit"])["reward"].agg(["sum", "size", "mean", "var"])
-groups["noise"] = groups["var"] / groups["size"]  # variance of a group's mean
-before = groups.groupby("prompt")[["mean", "noise"]].shift(LAG)
-changes = pd.DataFrame({"change": groups["mean"] - before["mean"], "noise": groups["noise"] + before["noise"]}).dropna()
-table = changes.groupby("visit").agg(prompts=("change", "size"), spread=("change", "var"), noise=("noise", "mean"))
-table = table[table["prompts"] >= table["prompts"].max() / 4]  # the last visits are of few prompts
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
+figure, left = plt.subplots(figsize=(6, 3.6))
 middle = (rows["first"] + rows["last"]) / 2
 for kind, color, label in (("mixed", "C0", "mixed"), ("all_fail", "C2", "all fail"), ("all_pass", "C3", "all pass")):
     left.plot(middle, rows[kind], color=color, label=label)
 left.plot(middle, rows["reward"], color="black", linestyle=":", label="mean reward")
 left.set(xlabel="visit of each prompt", ylabel="share of rollouts", ylim=(0, 1), title="Groups by what they showed")
 left.legend(loc="upper center", ncols=4, fontsize=9, columnspacing=1, handlelength=1.5)
-right.plot(
-    table.index,
-    (table["spread"] - table["noise"]).clip(lower=0) ** 0.5,
-    color="C0",
-    label="true change (noise taken out)",
-)
-right.plot(table.index, table["noise"] ** 0.5, color="0.6", label=f"noise of two groups of {GROUP}")
-right.set(xlabel="visit of each prompt", ylabel="standard deviation over prompts", ylim=(0, 0.25))
-right.set_title(f"Change of a prompt's rate since {LAG} visits before")
-right.legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
 # About half of the rollouts were in groups that gave no gradient. While the model learns, groups that all fail are
-# replaced by groups that all pass: the kind of waste changes, the amount does not. Even over eight visits the rate of a
-# prompt moves less than the noise of the two groups that measure it, so a belief should use many visits, unlike in
-# the made-up world of notebook 02.
+# replaced by groups that all pass: the kind of waste changes, the amount does not.
 #
 # ## What the log shows without a model
 #
@@ -139,15 +118,17 @@ plt.show()
 
 
 # %%
-def mixed_within(passed_G, n_G, m):
-    """The share of mixed groups among all sub-samples of m rollouts of each group, NaN for groups of fewer."""
-    same_G = comb(passed_G, m) + comb(n_G - passed_G, m)
-    return 1 - np.divide(same_G, comb(n_G, m), out=np.full(len(n_G), np.nan), where=n_G >= m)
-
-
 passed_G, n_G = groups["sum"].round().to_numpy(), groups["size"].to_numpy()
+
+
+def mixed_within(m):
+    """1 - C(s, m) / C(n, m) - C(n - s, m) / C(n, m) for s successes in n rollouts; NaN where m > n."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 1 - (comb(passed_G, m) + comb(n_G - passed_G, m)) / comb(n_G, m)
+
+
 sizes = np.arange(2, GROUP + 1)
-mixed_M = np.array([np.nanmean(mixed_within(passed_G, n_G, m)) for m in sizes])
+mixed_M = np.array([np.nanmean(mixed_within(m)) for m in sizes])
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3))
 left.plot(sizes, mixed_M, marker="o", color="C0")
 left.set(xlabel="rollouts m of a group", ylabel="share of groups mixed", ylim=(0, 1), xticks=sizes)

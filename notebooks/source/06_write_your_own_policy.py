@@ -128,16 +128,9 @@ TASK = Task(U_SHAPE.skills, coins=(0.25, 0.12), per_skill=20)
 world = Logged(task=TASK, rate=5e-5, seed=0)
 for _ in ba.simulate(ba.uniform(seed=0), world, 256, steps=STEPS):
     pass
-rows = len(world.ids_R)
-ledger = ba.Ledger(
-    step_R=np.array(world.step_R),
-    ids_R=world.ids_R,
-    rewards_R=np.array(world.rewards_R),
-    lengths_R=np.full(rows, -1),  # unknown
-    predicted_R=np.full(rows, np.nan),
-    counts_R=np.full(rows, 8),
-)
-print(f"{rows:,} rollouts of {len(set(ledger.ids_R))} prompts in {STEPS} steps")
+frame = pd.DataFrame({"step": world.step_R, "prompt": world.ids_R, "reward": world.rewards_R})
+ledger = ba.Ledger.of_frame(frame)
+print(f"{len(ledger):,} rollouts of {frame.prompt.nunique()} prompts in {STEPS} steps")
 
 RIVALS = {
     "uniform": ba.uniform,

@@ -47,7 +47,7 @@ def trained(trainer, small):
     trainer.train()
     (callback,) = [x for x in trainer.callback_handler.callbacks if isinstance(x, AdaptiveGRPOCallback)]
     ledger = ba.Ledger.read(small["ledger"])
-    assert np.bincount(ledger.step_R).tolist() == [16, 16]
+    assert np.bincount(ledger.frame.step.to_numpy()).tolist() == [16, 16]
     return callback, ledger
 
 
@@ -82,7 +82,7 @@ def test_a_right_answer_and_a_format(small):
     small = small | {"max_completion_length": 8, "processing_class": letters()}
     callback, ledger = trained(gsm8k.build(speaker(), data, **small), small)
     assert callback.batch.success_R.tolist() == [0.0] * 16  # of the answer alone
-    assert set(ledger.rewards_R) == {0.0}
+    assert set(ledger.frame.reward.to_numpy()) == {0.0}
 
 
 def test_the_format_does_not_count_as_success(small, monkeypatch):
@@ -92,7 +92,7 @@ def test_the_format_does_not_count_as_success(small, monkeypatch):
     small = small | {"max_completion_length": 3}
     trainer = gsm8k.build(str(WEIGHTS), data, **small)
     callback, ledger = trained(trainer, small)
-    assert set(np.round(ledger.rewards_R, 6)) <= {0.2, 1.2}
+    assert set(np.round(ledger.frame.reward.to_numpy(), 6)) <= {0.2, 1.2}
     assert callback.batch.success_R.tolist() == (callback.batch.rewards_R > 1).tolist()  # 0.2 alone is no success
 
 
@@ -110,7 +110,11 @@ def test_domains_keep_their_shares(small, mixture):
     callback, ledger = trained(trainer, small)
     assert (callback.session.quotas.mixture is None) == (mixture is None)
     for step in (0, 1):
-        chosen = [names[name % 3] for name, at in zip(ledger.ids_R, ledger.step_R, strict=True) if at == step]
+        chosen = [
+            names[name % 3]
+            for name, at in zip(ledger.frame.prompt.tolist(), ledger.frame.step.to_numpy(), strict=True)
+            if at == step
+        ]
         assert 0.4 <= chosen.count("math") / 16 <= 0.6
         assert chosen.count("code") / 16 >= 0.2
 
@@ -125,7 +129,7 @@ def test_a_reward_model(small, bounds):
         str(WEIGHTS), judge, rows(), reward_range=bounds, reward_processing_classes=tokenizer, **small
     )
     callback, ledger = trained(trainer, small)
-    assert len(set(ledger.rewards_R)) > 8  # any number
+    assert len(set(ledger.frame.reward.to_numpy())) > 8  # any number
     assert 0 <= callback.batch.success_R.min() < callback.batch.success_R.max() <= 1
 
 
@@ -143,7 +147,11 @@ def test_a_tool_of_several_turns(small):
     scripted(trainer, lambda text: '{"name": "guess", "arguments": {"number": 1}}')  # every second rollout plays
     _, ledger = trained(trainer, small)
     played = {row["prompt_id"] for row in data if row["secret"] == 1}
-    assert {name for name, reward in zip(ledger.ids_R, ledger.rewards_R, strict=True) if reward} <= played
+    assert {
+        name
+        for name, reward in zip(ledger.frame.prompt.tolist(), ledger.frame.reward.to_numpy(), strict=True)
+        if reward
+    } <= played
 
 
 def test_a_shadow_and_what_it_would_change(small):
@@ -199,7 +207,7 @@ def test_an_agent_whose_turns_vary(small):
     assert batch.reported["turns"].tolist() == (boxes + 1).tolist()  # the tenth turn is the answer
     assert (batch.reported["tool_seconds"] > 0).all()
     assert (batch.costs_R >= batch.lengths_R + 50 * batch.reported["turns"]).all()
-    assert ledger.costs_R[16:] == pytest.approx(batch.costs_R, abs=1e-5)
+    assert ledger.frame.cost.to_numpy()[16:] == pytest.approx(batch.costs_R, abs=1e-5)
     (*_, last) = [entry for entry in trainer.state.log_history if "budgetalloc/cost/target" in entry]
     assert last["budgetalloc/cost/target"] == 2000.0
     assert last["budgetalloc/cost/price"] > 1  # ten turns cost more

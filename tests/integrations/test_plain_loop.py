@@ -69,11 +69,11 @@ def test_a_resumed_run_decides_as_one_that_never_stopped(tmp_path):
     """The third step, given the rewards of the first two as they stand in the ledger."""
     _, whole = trained(attach(ba.knapsack(seed=3), ledger=tmp_path / "ledger.jsonl"), steps=4)
     ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
-    assert Counter(ledger.step_R.tolist()) == dict.fromkeys(range(4), 32)
+    assert Counter(ledger.frame.step.tolist()) == dict.fromkeys(range(4), 32)
     early, late = attach(ba.knapsack(seed=3)), attach(ba.knapsack(seed=3))
     for at in range(2):
-        rows = np.flatnonzero(ledger.step_R == at)
-        early.policy.observe([ledger.ids_R[k] for k in rows], ledger.rewards_R[rows])
+        rows = np.flatnonzero(ledger.frame.step.to_numpy() == at)
+        early.policy.observe([ledger.frame.prompt.tolist()[k] for k in rows], ledger.frame.reward.to_numpy()[rows])
     early.save(tmp_path / "beliefs.npz")
     late.load(tmp_path / "beliefs.npz")
     _, rest = trained(late, steps=1)

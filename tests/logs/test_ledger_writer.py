@@ -19,13 +19,12 @@ def write(path, steps, reward=1.0):
 def test_what_is_written_is_read(tmp_path):
     write(tmp_path / "deep" / "ledger.jsonl", [0, 1])
     ledger = ba.Ledger.read(tmp_path / "deep" / "ledger.jsonl")
-    assert ledger.step_R.tolist() == [0, 0, 1, 1]
-    assert ledger.ids_R == ["a", 7, "a", 7]
-    np.testing.assert_array_equal(ledger.rewards_R, [1, math.nan] * 2)
-    np.testing.assert_array_equal(ledger.predicted_R, [0.25, math.nan] * 2)
-    assert ledger.lengths_R.tolist() == [5, 6, 5, 6]
-    assert ledger.counts_R.tolist() == [8, 9, 8, 9]  # as written, not counted anew
-    assert ledger.broken == 0
+    assert ledger.frame.step.tolist() == [0, 0, 1, 1]
+    assert ledger.frame.prompt.tolist() == ["a", 7, "a", 7]
+    np.testing.assert_array_equal(ledger.frame.reward, [1, math.nan] * 2)
+    np.testing.assert_array_equal(ledger.frame.predicted, [0.25, math.nan] * 2)
+    assert ledger.frame.length.tolist() == [5, 6, 5, 6]
+    assert ledger.notes["broken row"] == 0
 
 
 def test_every_line_is_json_that_other_tools_read(tmp_path):
@@ -41,8 +40,8 @@ def test_a_torn_line_costs_one_line(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])  # killed in the middle of a write
     write(path, [2])
     ledger = ba.Ledger.read(path)
-    assert ledger.step_R.tolist() == [0, 0, 1, 2, 2]
-    assert ledger.broken == 1
+    assert ledger.frame.step.tolist() == [0, 0, 1, 2, 2]
+    assert ledger.notes["broken row"] == 1
 
 
 def test_resumed_twice_and_torn_in_between_each_step_counts_once(tmp_path):
@@ -56,9 +55,9 @@ def test_resumed_twice_and_torn_in_between_each_step_counts_once(tmp_path):
     ba.LedgerWriter(path).resume(1)  # from an older checkpoint
     write(path, [1, 2], reward=1.0)
     ledger = ba.Ledger.read(path)
-    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2, 2]
-    assert ledger.rewards_R[::2].tolist() == [0, 1, 1]
-    assert ledger.broken == 1
+    assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2, 2]
+    assert ledger.frame.reward[::2].tolist() == [0, 1, 1]
+    assert ledger.notes["broken row"] == 1
     assert len(path.read_text().splitlines()) == 25  # 22 rollouts and 3 resumes: nothing was deleted
 
 
@@ -70,8 +69,8 @@ def test_a_run_restarted_from_zero_voids_the_one_before(tmp_path):
     ba.LedgerWriter(path).resume(0)
     write(path, [0], reward=1.0)
     ledger = ba.Ledger.read(path)
-    assert ledger.step_R.tolist() == [0, 0]
-    assert ledger.rewards_R[0] == 1
+    assert ledger.frame.step.tolist() == [0, 0]
+    assert ledger.frame.reward[0] == 1
 
 
 def test_a_full_disk_takes_no_step_in_part(tmp_path):
@@ -90,11 +89,11 @@ def test_a_full_disk_takes_no_step_in_part(tmp_path):
     assert caught.value.filename == str(path)
     assert path.read_bytes() == whole
     write(path, [1])
-    assert ba.Ledger.read(path).step_R.tolist() == [0, 0, 1, 1]
+    assert ba.Ledger.read(path).frame.step.tolist() == [0, 0, 1, 1]
 
 
 def test_lengths_must_agree(tmp_path):
-    with pytest.raises(ValueError, match="rewards_R has 1 entries, ids_R has 2"):
+    with pytest.raises(ValueError, match="rewards_R has 1 entries, and there are 2 rollouts"):
         ba.LedgerWriter(tmp_path / "l").append(0, ["a", "b"], [1.0], [1, 1], [0.5, 0.5], [1, 1])
     assert not (tmp_path / "l").exists()
 
@@ -104,7 +103,7 @@ def test_a_foreign_file_is_named(tmp_path):
     with pytest.raises(ba.InputError, match=r"source=.*x'.*does not contain a log of a known kind"):
         ba.Ledger.read(tmp_path / "x")
     (tmp_path / "empty").write_text("")
-    assert ba.Ledger.read(tmp_path / "empty").ids_R == []
+    assert ba.Ledger.read(tmp_path / "empty").frame.prompt.tolist() == []
 
 
 def rollouts(path, steps, **more):
@@ -120,16 +119,15 @@ def test_several_decisions_of_one_step_are_several_groups(tmp_path):
     for decision in range(6):  # two decisions in each of the trainer's steps
         log.append(decision // 2, ["a", "a"], [0.0, 1.0], [5, 5], [0.5, 0.5], [2, 2], decision=decision)
     ledger = ba.Ledger.read(path)
-    assert ledger.step_R.tolist() == np.repeat(range(6), 2).tolist()
-    assert ledger.trainer_step_R.tolist() == np.repeat([0, 1, 2], 4).tolist()
-    assert ledger.counts_R.tolist() == [2] * 12
+    assert ledger.frame.step.tolist() == np.repeat(range(6), 2).tolist()
+    assert ledger.frame.trainer_step.tolist() == np.repeat([0, 1, 2], 4).tolist()
     assert '"decision"' not in path.read_text().splitlines()[0]  # where it is the step, it takes no space
     ba.LedgerWriter(path).resume(1)  # voids by the trainer's step
     log.append(1, ["a", "a"], [1.0, 1.0], [5, 5], [0.5, 0.5], [2, 2], decision=2)
     ledger = ba.Ledger.read(path)
-    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2, 2]
-    assert ledger.trainer_step_R.tolist() == [0, 0, 0, 0, 1, 1]
-    assert ledger.rewards_R.tolist() == [0, 1, 0, 1, 1, 1]
+    assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2, 2]
+    assert ledger.frame.trainer_step.tolist() == [0, 0, 0, 0, 1, 1]
+    assert ledger.frame.reward.tolist() == [0, 1, 0, 1, 1, 1]
 
 
 def test_decisions_out_of_order_are_sorted_with_the_steps_of_the_trainer(tmp_path):
@@ -137,9 +135,9 @@ def test_decisions_out_of_order_are_sorted_with_the_steps_of_the_trainer(tmp_pat
     for step, decision in ((0, 7), (1, 3)):
         log.append(step, ["a"], [0.5], [5], [0.5], [1], decision=decision, success_R=[decision / 10])
     ledger = ba.Ledger.read(tmp_path / "l")
-    assert ledger.step_R.tolist() == [3, 7]
-    assert ledger.trainer_step_R.tolist() == [1, 0]
-    assert ledger.success_R.tolist() == [0.3, 0.7]
+    assert ledger.frame.step.tolist() == [3, 7]
+    assert ledger.frame.trainer_step.tolist() == [1, 0]
+    assert ledger.frame.success.tolist() == [0.3, 0.7]
 
 
 def test_success_is_the_reward_in_its_range_unless_it_is_stated(tmp_path):
@@ -151,8 +149,8 @@ def test_success_is_the_reward_in_its_range_unless_it_is_stated(tmp_path):
     rollouts(path, [2], reward_range=(0, 2), success_R=[0, 0, 1])
     ledger = ba.Ledger.read(path)
     assert ledger.reward_range == (0.0, 2.0)
-    assert ledger.rewards_R.tolist() == [0, 1, 2] * 3  # in their own units
-    assert ledger.success_R.tolist() == [0, 0.5, 1, 0, 0.5, 1, 0, 0, 1]
+    assert ledger.frame.reward.tolist() == [0, 1, 2] * 3  # in their own units
+    assert ledger.frame.success.tolist() == [0, 0.5, 1, 0, 0.5, 1, 0, 0, 1]
 
 
 def test_a_range_that_grows_is_stated_when_it_changes_and_belongs_to_the_rows_after_it(tmp_path, caplog):
@@ -163,7 +161,7 @@ def test_a_range_that_grows_is_stated_when_it_changes_and_belongs_to_the_rows_af
     assert sum("reward_range" in line for line in path.read_text().splitlines()) == 3
     ledger = ba.Ledger.read(path)
     assert ledger.reward_range == (0.0, 4.0)
-    assert ledger.success_R.tolist() == [0, 1, 1] * 3 + [0, 0.25, 0.5]
+    assert ledger.frame.success.tolist() == [0, 1, 1] * 3 + [0, 0.25, 0.5]
     assert caplog.messages == []  # nothing lies outside
     assert log.path == path
 
@@ -171,13 +169,13 @@ def test_a_range_that_grows_is_stated_when_it_changes_and_belongs_to_the_rows_af
 def test_a_range_asked_for_comes_before_the_ledgers(tmp_path):
     rollouts(tmp_path / "l", [0], reward_range=(0, 1))
     ledger = ba.Ledger.read(tmp_path / "l", reward_range=(0, 4))
-    assert ledger.rewards_R.tolist() == ledger.success_R.tolist() == [0, 0.25, 0.5]
+    assert ledger.frame.reward.tolist() == ledger.frame.success.tolist() == [0, 0.25, 0.5]
     assert ledger.reward_range == (0.0, 1.0)
 
 
 def test_rewards_outside_the_ledgers_range_are_counted(tmp_path, caplog):
     rollouts(tmp_path / "l", [0], reward_range=(0, 1))
-    assert ba.Ledger.read(tmp_path / "l").success_R.tolist() == [0, 1, 1]
+    assert ba.Ledger.read(tmp_path / "l").frame.success.tolist() == [0, 1, 1]
     assert "reward outside the log's range 0 to 1: 1" in caplog.text
 
 
@@ -205,8 +203,8 @@ def test_a_wrong_argument_is_named_and_nothing_is_written(tmp_path, wrong, named
 def test_ids_and_steps_of_numpy_are_written_as_numbers(tmp_path):
     ba.LedgerWriter(tmp_path / "l").append(np.int64(3), np.array([4]), [None], [5], [math.nan], np.array([1]))
     ledger = ba.Ledger.read(tmp_path / "l")
-    assert (ledger.step_R.tolist(), ledger.ids_R) == ([3], [4])
-    assert np.isnan(ledger.rewards_R[0])
+    assert (ledger.frame.step.tolist(), ledger.frame.prompt.tolist()) == ([3], [4])
+    assert np.isnan(ledger.frame.reward[0])
 
 
 def test_a_full_disk_takes_back_only_what_this_writer_appended(tmp_path, monkeypatch):
@@ -248,5 +246,5 @@ def test_a_full_disk_takes_back_only_what_this_writer_appended(tmp_path, monkeyp
         log.append(1, ["a"] * 9, [1.0] * 9, [5] * 9, [0.5] * 9, [9] * 9)
     monkeypatch.undo()
     ledger = ba.Ledger.read(path)
-    assert ledger.ids_R == ["a", 7, "b"]
-    assert ledger.broken == 0
+    assert ledger.frame.prompt.tolist() == ["a", 7, "b"]
+    assert ledger.notes["broken row"] == 0

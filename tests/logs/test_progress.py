@@ -2,10 +2,10 @@
 
 import pytest
 
+from budgetalloc.logs.ledger import read_log
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.logs.progress import Progress, ProgressWriter, read_progress
 from budgetalloc.logs.prompt_texts import path_next_to
-from budgetalloc.logs.reader import open_log
 
 
 class Clock:
@@ -49,7 +49,7 @@ def test_a_torn_line_and_foreign_ones_are_left_out(tmp_path):
 def test_the_file_is_no_second_log_of_the_folder(tmp_path):
     LedgerWriter(tmp_path / "ledger.jsonl").append(0, ["a"], [0.0], [1], [0.5], [1])
     ProgressWriter(tmp_path / "ledger.jsonl", 0).step(0, 0)
-    assert open_log(tmp_path).kind == "ledger"
+    assert read_log(tmp_path).kind == "ledger"
 
 
 @pytest.mark.parametrize("took", [0.0, 5.0])

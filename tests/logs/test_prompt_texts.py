@@ -1,8 +1,8 @@
 """The file of prompt texts has each prompt once, despite kills and damage."""
 
+from budgetalloc.logs.ledger import read_log
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.logs.prompt_texts import LONGEST, TextsWriter, path_next_to, read_texts
-from budgetalloc.logs.reader import open_log
 
 TEXTS = {"a": "2 + 2 =", 7: "Zeile\nzwei 中", "long": "x" * 1000}
 
@@ -43,6 +43,6 @@ def test_a_ledger_is_still_the_one_log_of_its_folder_and_knows_the_texts(tmp_pat
     log = LedgerWriter(tmp_path / "ledger.jsonl")
     log.append(0, ["a", 7], [0.0, 1.0], [1, 1], [0.5, 0.5], [1, 1])
     TextsWriter(log.path).add(["a", 7], asked_for([]))
-    reading = open_log(tmp_path)
+    reading = read_log(tmp_path)
     assert reading.kind == "ledger"
-    assert reading.texts(["a", "b"]) == {"a": "2 + 2 ="}
+    assert reading.texts["a"] == "2 + 2 ="

@@ -1,4 +1,4 @@
-"""`open_log` finds each kind of log, and refuses wrong arguments."""
+"""`read_log` finds each kind of log, and refuses wrong arguments."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.errors import InputError
-from budgetalloc.logs.reader import open_log
+from budgetalloc.logs.ledger import read_log
 
 FILES = Path(__file__).parent / "kinds" / "files"
 
@@ -22,36 +22,36 @@ def test_each_kind_is_recognised_in_its_file_and_in_its_folder(tmp_path):
     write(tmp_path / "own" / "ledger.jsonl")
     places = {"trl": FILES / "trl" / "two", "verl": FILES / "verl", "prime-rl": FILES / "prime_rl" / "rollouts"}
     for kind, folder in {**places, "ledger": tmp_path / "own"}.items():
-        log = open_log(folder)
+        log = read_log(folder)
         assert log.kind == kind
-        file = log.files()[0]
-        assert open_log(file).kind == kind, file
+        file = next(x for x in sorted(log.path.rglob("*")) if x.is_file()) if log.path.is_dir() else log.path
+        assert read_log(file).kind == kind, file
 
 
 def test_several_logs_in_a_folder_are_listed(tmp_path):
     write(tmp_path / "one.jsonl")
     (tmp_path / "two.csv").write_text("step,prompt_id,reward\n0,a,1\n")
-    with pytest.raises(InputError, match=r"holds 2 logs.*\n.*one.jsonl  \(kind='ledger'\)\n.*two.csv  \(kind='counts'"):
-        open_log(tmp_path)
-    assert open_log(tmp_path, kind="counts").path == tmp_path / "two.csv"
+    with pytest.raises(InputError, match=r"holds 2 logs.*\n.*one.jsonl  \(kind='ledger'\)\n.*two.csv  \(kind='table'"):
+        read_log(tmp_path)
+    assert read_log(tmp_path, kind="counts").path == tmp_path / "two.csv"
 
 
 def test_what_is_no_log_is_refused_with_the_kinds(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing of use")
     for place in (tmp_path, tmp_path / "notes.txt"):
         with pytest.raises(InputError, match=r"does not contain a log of a known kind \(ledger, trl"):
-            open_log(place)
+            read_log(place)
     with pytest.raises(InputError, match=r"does not contain a log of kind 'trl'"):
-        open_log(tmp_path, kind="trl")
+        read_log(tmp_path, kind="trl")
     with pytest.raises(InputError, match="no such file"):
-        open_log(tmp_path / "absent")
+        read_log(tmp_path / "absent")
     with pytest.raises(InputError, match="source is a dict"):
-        open_log({})
+        read_log({})
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"kind": "trls"}, {"chunk": 0}, {"reward_range": (1, 0)}, {"reward_range": 3}, {"reward_range": ("a", 1)}]
+    "wrong", [{"kind": "trls"}, {"step": 0}, {"reward_range": (1, 0)}, {"reward_range": 3}, {"reward_range": ("a", 1)}]
 )
 def test_arguments_out_of_range_are_named(tmp_path, wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
-        open_log(write(tmp_path / "l"), **wrong)
+        read_log(write(tmp_path / "l"), **wrong)

@@ -39,11 +39,11 @@ def test_a_uniform_replay_of_the_logs_own_size_is_the_log():
     (row,) = compare({"uniform": ba.uniform()}, LOG, 48, seeds=[0], prompts=12).reset_index().to_dict("records")
     assert (row["policy"], row["seeds"], row["steps"], row["rollouts"]) == ("uniform", 1, 24, 24 * 48)
     run = list(comparisons({"uniform": ba.uniform()}, LOG, 48, seeds=[0], prompts=6, workers=1))
-    passed = pd.Series(LOG.rewards_R).groupby([LOG.step_R, LOG.ids_R]).sum()
+    passed = LOG.frame.groupby(["step", "prompt"]).reward.sum()
     mixed = ((passed > 0) & (passed < 8)).sum()
     assert sum(x["mixed"] for x in run) == mixed
     assert np.mean([x["mixed_rollouts"] for x in run]) == pytest.approx(mixed / len(passed))
-    assert np.mean([x["reward"] for x in run]) == pytest.approx(LOG.rewards_R.mean())
+    assert np.mean([x["reward"] for x in run]) == pytest.approx(LOG.frame.reward.mean())
     for seen in run:
         assert (seen["drawn"], seen["modelled"], seen["generated"]) == (1, 0, 48)
         assert seen["at_least"] == seen["mixed_rollouts"] == seen["at_most"]
@@ -60,7 +60,8 @@ def test_a_run_is_a_simulation_with_its_seed():
 def test_figures_by_hand():
     """Of 6, 5 and 1 rollouts of three prompts that were logged four times each, 2, 1 and none are modelled."""
     rewards = [0, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0]
-    log = ba.Ledger(np.zeros(12), np.repeat([0, 1, 2], 4).tolist(), np.array(rewards, float), *np.zeros((3, 12)))
+    frame = pd.DataFrame({"step": 0, "prompt": np.repeat([0, 1, 2], 4), "reward": rewards})
+    log = ba.Ledger.of_frame(frame)
     policy = fixed({0: 6, 1: 5, 2: 1})
     (seen,) = comparisons({"fixed": policy}, log, ba.Budget(12, floor=0, min_group=1), seeds=[7], steps=1)
     assert (seen["generated"], seen["prompts"], seen["seed"], seen["policy"]) == (12, 3, 7, "fixed")
@@ -243,8 +244,8 @@ def test_a_logged_run_of_a_language_model():
     log = ba.Ledger.read(REAL)
     policies = {"uniform": ba.uniform, "knapsack": ba.knapsack, "thompson": ba.thompson}
     table = compare(policies, log, 1024, steps=40, seeds=range(2))
-    early = log.step_R < 4  # 40 steps are 4.2 sweeps
-    passed = pd.Series(log.rewards_R[early]).groupby([log.step_R[early], np.array(log.ids_R)[early]]).sum()
+    early = log.frame[log.frame.step < 4]  # 40 steps are 4.2 sweeps
+    passed = early.groupby(["step", "prompt"]).reward.sum()
     assert table.loc["uniform", "mixed_rollouts"] == pytest.approx(((passed > 0) & (passed < 8)).mean(), abs=0.03)
     assert table.loc["uniform", "mixed"] == pytest.approx(128 * table.loc["uniform", "mixed_rollouts"])
     assert table.loc["thompson", "mixed"] > 1.5 * table.loc["uniform", "mixed"]  # from the whole pool
@@ -254,7 +255,8 @@ def test_a_logged_run_of_a_language_model():
 def test_the_signal_of_graded_rewards_is_their_variance():
     """0.45 and 0.55 have a standard deviation of 0.05, so the signal is 4 * 0.05^2 = 0.01, not 4 p (1-p) = 1."""
     rewards_R = np.tile([0.45, 0.55], 32)
-    log = ba.Ledger(np.repeat(np.arange(4), 16), ["a", "a", "b", "b"] * 16, rewards_R, *np.zeros((3, 64)))
+    step_R, ids_R = np.repeat(np.arange(4), 16), ["a", "a", "b", "b"] * 16
+    log = ba.Ledger.of_frame(pd.DataFrame({"step": step_R, "prompt": ids_R, "reward": rewards_R}))
     seen = next(iter(comparisons({"uniform": ba.uniform()}, log, 8, seeds=[0], workers=1)))
     assert seen["signal"] == pytest.approx(0.01)
 

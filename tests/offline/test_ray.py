@@ -7,6 +7,7 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import budgetalloc as ba
@@ -27,7 +28,8 @@ def log(steps=12, rollouts=64):
     rng = np.random.default_rng(0)
     rate_P, ids_R = rng.random(40), rng.integers(0, 40, steps * rollouts)
     rewards_R = (rng.random(len(ids_R)) < rate_P[ids_R]).astype(float)
-    return ba.Ledger(np.repeat(np.arange(steps), rollouts), ids_R.tolist(), rewards_R, *np.zeros((3, len(ids_R))))
+    step_R = np.repeat(np.arange(steps), rollouts)
+    return ba.Ledger.of_frame(pd.DataFrame({"step": step_R, "prompt": ids_R, "reward": rewards_R}))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def test_the_command_line_takes_the_cluster_of_the_environment(cluster, tmp_path
     writer, rows = ba.LedgerWriter(path), log()
     for step in range(12):
         at = slice(64 * step, 64 * step + 64)
-        writer.append(step, rows.ids_R[at], rows.rewards_R[at], *np.ones((3, 64)))
+        writer.append(step, rows.frame.prompt[at].tolist(), rows.frame.reward[at], *np.ones((3, 64)))
     words = ["replay", str(path), "--seeds", "2", "--json", "--workers"]
     assert main([*words, "1"]) == 0
     there = subprocess.run(

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +22,7 @@ def ledger(visits, steps=None):
         for reward in rewards
     ]
     step, ids, rewards = zip(*rows, strict=True)
-    n = len(rows)
-    return ba.Ledger(np.array(step), list(ids), np.array(rewards, float), np.ones(n, int), np.zeros(n), np.ones(n, int))
+    return ba.Ledger.of_frame(pd.DataFrame({"step": step, "prompt": ids, "reward": rewards}))
 
 
 NAN = float("nan")
@@ -69,10 +69,8 @@ def test_answers_do_not_depend_on_any_order(ids_R, sweep, random):
     """Neither of the ids, nor of the ledger's rows, nor on how many calls there were, nor on other prompts."""
     rows = ledger(TINY)
     worlds = [Replay(rows, seed=3) for _ in range(3)]
-    order = random.sample(range(len(rows.ids_R)), len(rows.ids_R))
-    at = np.array(order)
-    shuffled = (rows.step_R[at], [rows.ids_R[k] for k in order], rows.rewards_R[at])
-    worlds.append(Replay(ba.Ledger(*shuffled, rows.lengths_R, rows.predicted_R, rows.counts_R), seed=3))
+    order = random.sample(range(len(rows)), len(rows))
+    worlds.append(Replay(ba.Ledger(rows.frame.iloc[order]), seed=3))
     for world in worlds:
         world.sweep = sweep
     turned = random.sample(ids_R, len(ids_R))
@@ -170,11 +168,11 @@ def test_nan_rewards_answer_nothing():
 def test_answers_are_success_not_the_total_reward():
     """Accuracy and format: a prompt that always earns the format's 1 of 2 never has success."""
     rewards_R, success_R = np.array([1, 1, 1, 2.0] * 2), np.array([0, 0, 0, 1.0] * 2)
-    columns = np.zeros(8, int), ["never"] * 3 + ["once"] * 5, rewards_R, *np.zeros((3, 8))
-    world = Replay(ba.Ledger(*columns, success_R=success_R, reward_range=(0, 2)))
+    frame = pd.DataFrame({"step": 0, "prompt": ["never"] * 3 + ["once"] * 5, "reward": rewards_R})
+    world = Replay(ba.Ledger.of_frame(frame.assign(success=success_R), reward_range=(0, 2)))
     assert world.rollout(["never"] * 3).tolist() == [0, 0, 0]
     assert world.rollout(["once"] * 5).sum() == 2
-    ranged = Replay(ba.Ledger(*columns, reward_range=(0, 2)))
+    ranged = Replay(ba.Ledger.of_frame(frame, reward_range=(0, 2)))
     assert ranged.rollout(["never"] * 3).tolist() == [0.5] * 3
 
 
@@ -236,20 +234,16 @@ def test_simulate_in_a_replay(policy):
         list(ba.simulate(policy(seed=2), Replay(log), 32, steps=11, prompts=8))
 
 
-def broken(**columns):
-    rows = ledger(TINY)
-    fields = ("step_R", "ids_R", "rewards_R", "lengths_R", "predicted_R", "counts_R")
-    return ba.Ledger(*(columns.get(name, getattr(rows, name)) for name in fields))
+def broken(reward):
+    return ba.Ledger.of_frame(ledger(TINY).frame.assign(reward=reward, success=reward))
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Replay(broken(rewards_R=np.full(21, 2.0))), r"ledger.success_R\[0\] = 2 lies outside \[0, 1\]"),
-        (lambda: Replay(broken(rewards_R=np.zeros(3))), r"rewards_R has 3 entries, ids_R has 21"),
-        (lambda: Replay(broken(step_R=np.zeros(3, int))), r"step_R has 3 entries, ids_R has 21"),
-        (lambda: Replay(broken(rewards_R=np.full(21, NAN))), r"ledger has 21 rows and none with a reward"),
-        (lambda: Replay(ba.Ledger([], [], [], [], [], [])), r"ledger has 0 rows"),
+        (lambda: Replay(broken(2.0)), r"ledger: row 0 has the success 2, outside \[0, 1\]"),
+        (lambda: Replay(broken(NAN)), r"ledger has 21 rows and none with a reward"),
+        (lambda: Replay(ba.Ledger(ledger(TINY).frame[:0])), r"ledger has 0 rows"),
         (lambda: Replay(ledger(TINY)).rollout(["a", "z"]), r"ids_R: 'z' has no reward in this log"),
         (lambda: setattr(Replay(ledger(TINY)), "sweep", 3), r"sweep=3: the log has sweeps 0 to 2"),
         (lambda: setattr(Replay(ledger(TINY)), "sweep", -1), r"sweep=-1"),

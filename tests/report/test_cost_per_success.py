@@ -2,7 +2,7 @@
 
 import math
 
-import numpy as np
+import pandas as pd
 import pytest
 
 import budgetalloc as ba
@@ -28,10 +28,10 @@ def test_costs_are_read_as_they_were_written(tmp_path, decision):
     given = {"success_R": [1.0, 0.0], "decision": decision}
     writer.append(0, ["a", "b"], [1.0, 0.0], [5, 6], [0.5, 0.5], [1, 1], costs_R=[12.5, nan], **given)
     ledger = ba.Ledger.read(tmp_path / "a.jsonl")
-    assert ledger.costs_R == pytest.approx([12.5, nan], nan_ok=True)
+    assert ledger.frame.cost.tolist() == pytest.approx([12.5, nan], nan_ok=True)
     writer.append(8, ["a"], [1.0], [5], [0.5], [1], success_R=[1.0])  # the run went on without cost=
-    assert ba.Ledger.read(tmp_path / "a.jsonl").costs_R == pytest.approx([12.5, nan, nan], nan_ok=True)
-    with pytest.raises(ba.InputError, match="costs_R has 1 entries, ids_R has 2"):
+    assert ba.Ledger.read(tmp_path / "a.jsonl").frame.cost.tolist() == pytest.approx([12.5, nan, nan], nan_ok=True)
+    with pytest.raises(ba.InputError, match="costs_R has 1 entries, and there are 2 rollouts"):
         writer.append(9, ["a", "b"], [1.0, 0.0], [5, 6], [0.5, 0.5], [1, 1], costs_R=[1.0])
 
 
@@ -51,7 +51,7 @@ def test_without_costs_it_is_tokens_and_without_lengths_nothing(tmp_path):
     assert math.isnan(found.waste.per_success()["cost_per_success"])
     assert cost_sentence(found.waste) == "Tokens a success: 20 over the run, 20 at first and 20 at the end."
     assert "cost a success" not in as_text(found)
-    nothing = ba.Ledger(np.zeros(2), ["a", "b"], [0, 1], [-1, -1], [0.5, 0.5], [1, 1])
+    nothing = ba.Ledger.of_frame(pd.DataFrame({"step": 0, "prompt": ["a", "b"], "reward": [0, 1]}))
     assert cost_sentence(report(nothing, policies=()).waste) == ""
-    failed = ba.Ledger(np.zeros(2), ["a", "b"], [0, 0], [9, 9], [0.5, 0.5], [1, 1])
+    failed = ba.Ledger.of_frame(pd.DataFrame({"step": 0, "prompt": ["a", "b"], "reward": 0, "length": 9}))
     assert cost_sentence(report(failed, policies=()).waste) == ""

@@ -1,6 +1,7 @@
 """The sentences of a report say what the numbers say, whatever the log."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from budgetalloc import Ledger
@@ -22,9 +23,8 @@ def waste(groups, lengths=False):
     """From (step, id, rewards) groups."""
     rows = [(step, name, reward) for step, name, rewards in groups for reward in rewards]
     steps, ids, rewards = zip(*rows, strict=True)
-    n = len(rows)
-    lengths_R = np.full(n, 10 if lengths else -1)
-    return measure([Ledger(np.array(steps), list(ids), np.array(rewards, float), lengths_R, np.zeros(n), np.ones(n))])
+    columns = {"step": steps, "prompt": ids, "reward": rewards, "length": 10 if lengths else -1, "predicted": 0.0}
+    return measure(Ledger.of_frame(pd.DataFrame(columns)))
 
 
 def test_the_headline_names_each_kind_of_waste():

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from budgetalloc import Ledger
@@ -18,7 +19,7 @@ EVIL = [
     "an entity &lt; & 'quotes'",
     "x" * 3000,
 ]
-VOID = {"meta", "link"}
+VOID = {"meta", "link", "img"}
 
 
 def run(kind="usual"):
@@ -33,7 +34,7 @@ def run(kind="usual"):
         rewards_R *= 0.5
     ids_R, length = [name for name in names for _ in range(n)] * steps, -1 if kind == "graded" else 30
     step_R = np.repeat(np.arange(steps), len(names) * n)
-    return Ledger(step_R, ids_R, rewards_R, np.full(size, length), np.full(size, np.nan), np.full(size, n))
+    return Ledger.of_frame(pd.DataFrame({"step": step_R, "prompt": ids_R, "reward": rewards_R, "length": length}))
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +68,18 @@ def test_the_page_is_well_formed(kind):
     outline = Outline(page)
     assert outline.balanced
     assert not outline.open
-    assert "nan" not in re.sub(r"<style>.*</style>", "", page, flags=re.DOTALL).lower()
+    assert not re.search(r"\bnan\b", re.sub(r"<style>.*</style>|base64,[^\"]*", "", page, flags=re.DOTALL).lower())
     page.encode("utf-8")
 
 
 def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
     tags = Outline(text).tags
-    assert not {"script", "img", "iframe", "object"} & {tag for tag, _ in tags}
+    assert not {"script", "iframe", "object"} & {tag for tag, _ in tags}
     assert [tag for tag, _ in tags].count("h2") == 5
     loaded = [attrs.get(key) for _, attrs in tags for key in ("src", "href", "xlink:href", "srcset") if key in attrs]
-    assert loaded == ["data:,"]
+    assert loaded[0] == "data:,"
+    assert len(loaded) == 8
+    assert all(address.startswith("data:image/png;base64,") for address in loaded[1:])
     assert not any(name.startswith("on") for _, attrs in tags for name in attrs)
     assert "url(" not in text
     assert "@import" not in text
@@ -90,7 +93,7 @@ def test_the_page_says_what_the_report_says(text):
 
 def test_lone_surrogates_are_replaced():
     """JSON can hold one half of a surrogate pair, which UTF-8 cannot."""
-    log = Ledger(np.zeros(2, int), ["\ud800 half"] * 2, np.zeros(2), *np.zeros((2, 2), int), np.ones(2))
+    log = Ledger.of_frame(pd.DataFrame({"step": [0, 0], "prompt": ["\ud800 half"] * 2, "reward": [0, 0]}, dtype=object))
     summary = report(log, policies=())
     as_html(summary).encode("utf-8")
     as_text(summary, unicode=True).encode("utf-8")
@@ -115,8 +118,9 @@ def page(text, chromium, tmp_path_factory):
 
 
 def test_the_page_loads_without_messages_or_requests(page):
-    assert len(page.heard) == 1
-    assert page.heard[0].endswith("report.html")
+    asked = [said for said in page.heard if not said.startswith("data:")]
+    assert len(asked) == 1
+    assert asked[0].endswith("report.html")
     assert page.title().startswith("budgetalloc report")
     assert page.locator("h2").count() == 5
 
@@ -125,14 +129,15 @@ def test_the_prompts_are_shown_as_text(page):
     shown = page.locator("td.name").all_inner_texts()
     assert EVIL[0] in shown
     assert any(text.startswith("<img src=") for text in shown)
-    assert page.locator("img").count() == 0
+    assert page.locator("img").count() == 7  # those of the page: none of the log
+    assert page.evaluate("[...document.images].every(x => x.complete && x.naturalWidth > 400)")
 
 
 @pytest.mark.parametrize(("width", "columns"), [(320, 1), (390, 1), (1000, 2)])
 def test_the_plots_fit_the_screen(page, width, columns):
     page.set_viewport_size({"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    boxes = [box.bounding_box() for box in page.locator("svg").all()]
+    boxes = [box.bounding_box() for box in page.locator("img").all()]
     assert len(boxes) == 7
     for box in boxes:
         assert box["width"] > 0.4 * width / columns
@@ -142,40 +147,13 @@ def test_the_plots_fit_the_screen(page, width, columns):
     assert (boxes[0]["y"] == boxes[1]["y"]) == (columns == 2)
 
 
-def test_labels_in_the_plots_are_legible_on_a_phone_and_inside(page):
-    page.set_viewport_size({"width": 390, "height": 800})
-    labels = page.evaluate(
-        """() => [...document.querySelectorAll('svg')].flatMap(svg => [...svg.querySelectorAll('text')].map(text => {
-            const [a, b] = [svg.getBoundingClientRect(), text.getBoundingClientRect()];
-            return [text.textContent, b.height, b.left - a.left, a.right - b.right];
-        }))"""
-    )
-    assert len(labels) > 40
-    for text, height, left, right in labels:
-        assert height > 9, text
-        assert min(left, right) > -3, text
-
-
-def test_labels_of_an_axis_do_not_run_into_each_other(page):
-    page.set_viewport_size({"width": 1000, "height": 800})
-    overlaps = page.evaluate(
-        """() => [...document.querySelectorAll('svg')].flatMap(svg => {
-            const boxes = [...svg.querySelectorAll('text')].map(x => [x.textContent, x.getBoundingClientRect()]);
-            return boxes.flatMap(([a, p], k) => boxes.slice(k + 1).filter(([, q]) =>
-                Math.min(p.right, q.right) - Math.max(p.left, q.left) > 1 &&
-                Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 6).map(([b]) => [a, b]));
-        })"""
-    )
-    assert overlaps == []
-
-
 def _contrast(page, selector):
     """The ratio of WCAG 2 between an element's text and the page."""
     color, ground = page.evaluate(
         """selector => {
             const style = getComputedStyle(document.querySelector(selector));
             const ground = getComputedStyle(document.body).backgroundColor;
-            return [style.fill !== 'rgb(0, 0, 0)' ? style.fill : style.color, ground];
+            return [style.color, ground];
         }""",
         selector,
     )
@@ -193,23 +171,21 @@ def _contrast(page, selector):
 def test_contrast_in_light_and_dark_mode(page, scheme):
     page.emulate_media(color_scheme=scheme)
     assert _contrast(page, "p.first") > 7
-    assert _contrast(page, "svg text") > 7
     assert _contrast(page, "figcaption") > 4.5
-    assert _contrast(page, ".all_fail") > 3
     page.emulate_media(color_scheme="light")
 
 
 def test_it_prints(page):
     assert page.pdf(format="A4").startswith(b"%PDF")
-    assert Path(page.url.removeprefix("file://")).stat().st_size < 100_000
+    assert Path(page.url.removeprefix("file://")).stat().st_size < 500_000
 
 
 def test_the_areas_have_the_colours_of_the_legend(page, tmp_path):
-    """In the screenshot of the first plot there is a large area of each colour of the legend."""
+    """In the screenshot of the first picture there is a large area of each colour of the legend."""
     from matplotlib import image
 
     page.set_viewport_size({"width": 390, "height": 800})
-    page.locator("svg").first.screenshot(path=tmp_path / "plot.png")
+    page.locator("figure img").first.screenshot(path=tmp_path / "plot.png")
     pixels = (image.imread(tmp_path / "plot.png")[:, :, :3] * 255).round().astype(int)
     for color in ([0, 114, 178], [213, 94, 0], [0, 158, 115]):
         assert (np.abs(pixels - color).max(axis=2) < 12).mean() > 0.03, color

@@ -1,12 +1,13 @@
 """Policies on a log with its own budget: what is held back for them, and figures known by hand."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from budgetalloc import InputError, Ledger
 from budgetalloc.offline.comparison import FIGURES
 from budgetalloc.report.log_scan import measure
-from budgetalloc.report.policy_replays import first_steps, joined, keep_first_steps, replay
+from budgetalloc.report.policy_replays import first_steps, replay, unit_rewards
 
 
 def log(passed_SP, n=4, first=0):
@@ -14,15 +15,14 @@ def log(passed_SP, n=4, first=0):
     cells = [(first + s, p, passed) for s, row in enumerate(passed_SP) for p, passed in enumerate(row)]
     rows = [(step, p, float(k < passed)) for step, p, passed in cells for k in range(n)]
     steps, ids, rewards = zip(*rows, strict=True)
-    blank = np.zeros((2, len(rows)))
-    return Ledger(np.array(steps), list(ids), np.array(rewards), *blank, np.full(len(rows), n))
+    return Ledger.of_frame(pd.DataFrame({"step": steps, "prompt": ids, "reward": rewards}))
 
 
 HALF = log([[0, 4, 2, 2]] * 6)
 
 
 def run(names, **options):
-    return replay(HALF, names, measure([HALF]), workers=1, **options)
+    return replay(HALF, names, measure(HALF), workers=1, **options)
 
 
 def test_uniform_draws_the_log_itself():
@@ -49,7 +49,7 @@ def test_adaptive_may_have_groups_of_one_and_the_others_may_not():
 def test_adaptive_draws_groups_of_one_where_rollouts_are_few():
     """60 rollouts for 60 prompts that pass half of the time: pairs would be mixed half of the time, ones never are."""
     few = log([[(step + p) % 2 for p in range(60)] for step in range(4)], n=1)
-    row = replay(few, ["adaptive"], measure([few]), seeds=[0, 1], workers=1).rows[0]
+    row = replay(few, ["adaptive"], measure(few), seeds=[0, 1], workers=1).rows[0]
     assert row["mixed_rollouts"] < 0.35
 
 
@@ -73,24 +73,16 @@ def test_more_steps_than_the_log_has_are_refused():
         run(["uniform"], seeds=[0], steps=7)
 
 
-def test_the_first_whole_steps_are_held_back():
-    chunks = [log([[1, 1]] * 3, first=3 * k) for k in range(4)]  # 8 rollouts a step
-    held = []
-    passed = list(keep_first_steps(chunks, held, rows=40))
-    assert passed == chunks
-    assert joined(held, (0, 1)).step_R.max() == 4
-    assert len(joined(held, (0, 1)).ids_R) == 40
-    assert len(first_steps(chunks[0], 1).ids_R) == 8  # one step at least
+def test_the_first_whole_steps_are_kept():
+    whole = log([[1, 1]] * 12)  # 8 rollouts a step
+    kept = first_steps(whole, 44)
+    assert (len(kept), kept.frame.step.max()) == (40, 4)
+    assert len(first_steps(whole, 1)) == 8  # one step at least
+    assert first_steps(whole) is whole
 
 
 def test_rewards_are_mapped_to_one_range():
     one = log([[0, 4]])
-    one.rewards_R[:] = one.rewards_R * 4 - 2
-    assert set(joined([one], (-2, 2)).rewards_R) == {0, 1}
-    assert set(one.rewards_R) == {-2, 2}  # the caller's log stays as it was
-
-
-def test_a_log_of_groups_of_one_is_replayed_too():
-    alone = log([[1, 0, 1, 0, 1, 0]] * 5, n=1)
-    replayed = replay(alone, ["uniform", "adaptive"], measure([alone]), seeds=[0], workers=1)
-    assert replayed.prompts == 3
+    one.frame["reward"] = one.frame["success"] = one.frame["reward"] * 4 - 2
+    assert set(unit_rewards(one, (-2, 2)).frame.reward) == {0, 1}
+    assert set(one.frame.reward) == {-2, 2}  # the caller's log stays as it was

@@ -10,7 +10,6 @@ import pytest
 from budgetalloc import InputError, Ledger, LedgerWriter
 from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.beliefs.ids import text_id
-from budgetalloc.logs.chunk import Notes
 from budgetalloc.report import as_html, as_json, as_text, report
 from budgetalloc.report.text import sparkline
 
@@ -128,39 +127,21 @@ def test_an_unknown_policy_is_refused_before_anything_is_read():
         report("no such file", policies=["adaptiv"])
 
 
-def test_ledgers_in_memory_and_watched_chunks_are_read_too(tmp_path):
-    log = Ledger.read(write(tmp_path / "ledger.jsonl"))
-    seen = []
-
-    def watch(chunks):
-        for chunk in chunks:
-            seen.append(len(chunk.ids_R))
-            yield chunk
-
-    whole = report(log, policies=(), watch=watch)
-    assert seen == [8 * 48]
-    assert report(iter([log]), policies=()).waste.wasted == whole.waste.wasted
+def test_a_ledger_in_memory_is_read_as_its_file(tmp_path):
+    path = write(tmp_path / "ledger.jsonl")
+    assert as_json(report(Ledger.read(path), policies=())) == as_json(report(path, policies=()))
 
 
 def test_doubts_about_the_log_come_first(tmp_path):
     """Prompts may be named by the wrong column, such as a row number."""
-
-    class Doubtful:
-        kind, path = "dataset", tmp_path / "rows"
-
-        def __init__(self):
-            self.notes = Notes({"unknown column 'x'": 3})
-            self.notes.doubt("no value of the column 'id' comes twice", 8)
-
-        def __iter__(self):
-            yield Ledger.read(write(tmp_path / "ledger.jsonl", steps=2))
-
-    run = report(Doubtful(), policies=())
+    rows = "".join(f"{k // 8},{k},{k % 4 == 0:d},\n" for k in range(32))
+    (tmp_path / "c.csv").write_text("step,id,reward,x\n" + rows)
+    run = report(tmp_path / "c.csv", policies=())
     text = as_text(run, 100)
-    assert "CAREFUL: no value of the column 'id' comes twice: 8" in text.split("\n\n")[0]
+    assert "CAREFUL: no value of the column 'id' comes twice" in text.split("\n\n")[0]
     assert text.count("comes twice") == 1
-    assert "unknown column 'x': 3" in text.split("LEFT OUT")[1]
-    assert json.loads(as_json(run))["doubts"] == ["no value of the column 'id' comes twice"]
+    assert "unknown column 'x': 32" in text.split("LEFT OUT")[1]
+    assert len(json.loads(as_json(run))["doubts"]) == 1
     page = as_html(run)
     assert page.index("comes twice") < page.index("<h2>")
 

@@ -1,11 +1,11 @@
-"""Where rollouts went: by brute force, in any chunks, in bounded memory, and on a logged run of a real model."""
+"""Where rollouts went: by brute force, and on a logged run of a real model."""
 
 import os
-import tracemalloc
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,9 +22,8 @@ LOG = DATA / "dsr_sub_grpo_history.csv.gz"
 def log(rows, lengths=None):
     """From (step, id, reward) rows."""
     steps, ids, rewards = zip(*rows, strict=True) if rows else ((), (), ())
-    n = len(rows)
-    lengths = np.full(n, -1) if lengths is None else np.array(lengths)
-    return Ledger(np.array(steps, int), list(ids), np.array(rewards, float), lengths, np.full(n, NAN), np.ones(n, int))
+    frame = pd.DataFrame({"step": steps, "prompt": pd.Series(ids, dtype=object), "reward": rewards}, dtype=object)
+    return Ledger.of_frame(frame if lengths is None else frame.assign(length=lengths))
 
 
 def brute(rows):
@@ -50,7 +49,7 @@ ROWS = st.lists(
 def test_every_rollout_is_counted_once_under_its_kind(rows):
     if all(np.isnan(reward) for _, _, reward in rows):
         rows = [*rows, (0, "a", 1.0)]
-    waste = measure([log(rows)])
+    waste = measure(log(rows))
     expected = brute(rows)
     by_kind = dict(zip(KINDS, waste.rollouts_SK.sum(axis=0).tolist(), strict=True))
     assert by_kind == expected
@@ -63,27 +62,11 @@ def test_every_rollout_is_counted_once_under_its_kind(rows):
     assert {waste.ids_P[at] for at in waste.never()} == never
 
 
-@settings(max_examples=30, deadline=None)
-@given(ROWS)
-def test_chunks_of_steps_give_what_the_whole_log_gives(rows):
-    rows = sorted([*rows, (0, "a", 1.0)], key=lambda row: row[0])
-    whole = measure([log(rows, range(len(rows)))])
-    at = defaultdict(list)
-    for k, row in enumerate(rows):
-        at[row[0]].append(k)
-    parts = measure([log([rows[k] for k in ks], ks) for ks in at.values()])
-    for name in ("step_S", "groups_SK", "rollouts_SK", "tokens_SK", "wasted_tokens_P"):
-        assert np.array_equal(getattr(whole, name), getattr(parts, name)), name
-    assert whole.ids_P == parts.ids_P
-    assert whole.forecast.predicted_B == pytest.approx(parts.forecast.predicted_B)
-    assert whole.forecast.brier == pytest.approx(parts.forecast.brier)
-
-
 def test_forecasts_of_prompts_with_fixed_rates_are_calibrated():
     rng = np.random.default_rng(0)
     rate_P = rng.beta(0.5, 0.5, 400)
     steps, ids = np.repeat(np.arange(30), 400 * 4), np.tile(np.repeat(np.arange(400), 4), 30)
-    seen = measure([log(list(zip(steps, ids.tolist(), rng.random(len(ids)) < rate_P[ids], strict=True)))]).forecast
+    seen = measure(log(list(zip(steps, ids.tolist(), rng.random(len(ids)) < rate_P[ids], strict=True)))).forecast
     for row in seen.deciles():
         assert row["success"] == pytest.approx(row["predicted"], abs=0.08)
     assert seen.explained > 0.3
@@ -91,57 +74,39 @@ def test_forecasts_of_prompts_with_fixed_rates_are_calibrated():
 
 def test_tokens_are_counted_where_lengths_are_known():
     rows = [(0, "a", 0.0), (0, "a", 0.0), (0, "b", 0.0), (0, "b", 1.0)]
-    waste = measure([log(rows, [5, -1, 7, 8])])
+    waste = measure(log(rows, [5, -1, 7, 8]))
     assert (waste.tokens, waste.wasted_tokens, waste.unmeasured) == (20, 5, 1)
-    assert measure([log(rows)]).tokens is None
+    assert measure(log(rows)).tokens is None
 
 
 def test_rewards_of_another_range_are_mapped():
     rows = [(0, "a", -1.0), (0, "a", -1.0), (0, "b", 1.0), (0, "b", 1.0), (0, "c", 0.0), (0, "c", 0.0)]
-    waste = measure([log(rows)], reward_range=(-1, 1))
+    waste = measure(log(rows), reward_range=(-1, 1))
     assert waste.rollouts_SK.tolist() == [[0, 2, 2, 2, 0]]
     assert waste.graded
 
 
 @pytest.mark.parametrize(
-    ("chunks", "options", "said"),
+    ("ledger", "options", "said"),
     [
-        ([log([(0, "a", -1.0)])], {}, "reward of -1, outside"),
-        ([log([(0, "a", NAN)])], {}, "no rollout with a reward"),
-        ([], {}, "no rollout with a reward"),
-        ([log([(1, "a", 1.0)]), log([(1, "b", 1.0)])], {}, "step 1 comes after step 1"),
-        ([log([(0, "a", 1.0)])], {"reward_range": (1, 0)}, "reward_range"),
+        (log([(0, "a", -1.0)]), {}, "reward of -1, outside"),
+        (log([(0, "a", NAN)]), {}, "no rollout with a reward"),
+        (log([]), {}, "no rollout with a reward"),
+        (log([(0, "a", 1.0)]), {"reward_range": (1, 0)}, "reward_range"),
+        ([], {}, "ledger="),
     ],
 )
-def test_refusals(chunks, options, said):
+def test_refusals(ledger, options, said):
     with pytest.raises(InputError, match=said):
-        measure(chunks, **options)
+        measure(ledger, **options)
 
 
 def test_a_last_step_with_few_rollouts_is_no_run_of_its_own():
     rows = [(s, x, float(s == 9)) for s in range(10) for x in range(1 if s == 9 else 50) for _ in range(2)]
-    runs = measure([log(rows)]).over_time(9)
+    runs = measure(log(rows)).over_time(9)
     assert [(row["first"], row["last"]) for row in runs][-1] == (8, 9)
     assert [(row["first"], row["last"]) for row in runs][:-1] == [(s, s) for s in range(8)]
-    assert len(measure([log(rows)]).over_time(1)) == 1
-
-
-def test_memory_does_not_grow_with_the_rollouts():
-    def chunks(number):
-        for k in range(number):
-            ids = np.tile(np.arange(50), 40)
-            yield Ledger(np.full(2000, k), ids.tolist(), (ids % 2) * 1.0, *np.zeros((2, 2000)), np.full(2000, 40))
-
-    def peak(number):
-        tracemalloc.start()
-        try:
-            measure(chunks(number))
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    peak(2)  # what is imported and cached at first use
-    assert peak(60) < 1.5 * peak(6)
+    assert len(measure(log(rows)).over_time(1)) == 1
 
 
 @pytest.mark.skipif(not LOG.exists(), reason="the logged rewards are not here")
@@ -154,7 +119,7 @@ def test_a_logged_run_of_a_real_model_has_its_known_answer():
     prompt_G, visit_G, passed_G, n_G = rows[np.argsort(rows[:, 1], kind="stable")].T
     at_R = np.repeat(np.arange(len(n_G)), n_G)
     rewards_R = (np.arange(len(at_R)) - np.repeat(n_G.cumsum() - n_G, n_G) < passed_G[at_R]) * 1.0
-    waste = measure([log(list(zip(visit_G[at_R], prompt_G[at_R].tolist(), rewards_R, strict=True)))])
+    waste = measure(log(list(zip(visit_G[at_R], prompt_G[at_R].tolist(), rewards_R, strict=True))))
     shares = waste.shares()
     assert round(waste.wasted / waste.rollouts, 3) == 0.490
     assert (round(shares["all_fail"], 3), round(shares["all_pass"], 3)) == (0.309, 0.181)

@@ -38,6 +38,10 @@ def test_written_is_each_rollout_the_text_of_each_prompt_once_and_the_time(tmp_p
     assert list(read_progress(tmp_path / "ledger.jsonl").seconds) == [0]  # the policy's step
     ledger = ba.Ledger.read(tmp_path / "ledger.jsonl")
     assert '"step": 3' in (tmp_path / "ledger.jsonl").read_text()  # and the policy's step, which `read` shows
-    assert (ledger.ids_R, ledger.step_R.tolist(), ledger.rewards_R.tolist()) == (["a", "b", "a"], [0] * 3, [0, 3, 3])
+    assert (ledger.frame.prompt.tolist(), ledger.frame.step.tolist(), ledger.frame.reward.tolist()) == (
+        ["a", "b", "a"],
+        [0] * 3,
+        [0, 3, 3],
+    )
     LogWriter(tmp_path / "ledger.jsonl", 3, texts_of)(batch)  # resumed at this step: its first lines are void
-    assert len(ba.Ledger.read(tmp_path / "ledger.jsonl").ids_R) == 3
+    assert len(ba.Ledger.read(tmp_path / "ledger.jsonl")) == 3

@@ -61,13 +61,12 @@ def test_the_ledger_names_rollouts_with_a_hint_apart_and_predicts_nothing_of_the
     batch = as_batch([plain, hinted], step=2)
     append(ba.LedgerWriter(tmp_path / "ledger.jsonl"), batch)
     log = ba.Ledger.read(tmp_path / "ledger.jsonl")
-    assert log.ids_R == ["a", "a", "a (hinted)"]
-    assert log.trainer_step_R.tolist() == [2, 2, 2]
-    assert log.step_R.tolist() == [0, 0, 0]  # the policy's
-    assert log.success_R.tolist() == [0.0, 0.0, 0.5]
+    assert log.frame.prompt.tolist() == ["a", "a", "a (hinted)"]
+    assert log.frame.get("trainer_step", log.frame.step).tolist() == [2, 2, 2]
+    assert log.frame.step.tolist() == [0, 0, 0]  # the policy's
+    assert log.frame.success.tolist() == [0.0, 0.0, 0.5]
     assert log.reward_range == (0.0, 2.0)
-    assert log.counts_R.tolist() == [3, 3, 3]
-    np.testing.assert_array_equal(log.predicted_R, [0.5, 0.5, np.nan])
+    np.testing.assert_array_equal(log.frame.predicted.to_numpy(), [0.5, 0.5, np.nan])
 
 
 def test_advantages_are_computed_from_success_as_it_was_measured():

@@ -234,9 +234,11 @@ def test_each_step_is_in_the_ledger_and_a_resume_voids_what_was_lost(tmp_path):
     again.load(tmp_path / "state.npz")
     trained(again, range(2, 3))
     ledger = ba.Ledger.read(path)
-    assert np.bincount(ledger.step_R).tolist() == [16, 16, 16]
+    assert np.bincount(ledger.frame.step.to_numpy()).tolist() == [16, 16, 16]
     written = read_texts(path)
-    assert {name: written[name] for name in ledger.ids_R} == {name: texts[name] for name in ledger.ids_R}
+    assert {name: written[name] for name in ledger.frame.prompt.tolist()} == {
+        name: texts[name] for name in ledger.frame.prompt.tolist()
+    }
 
 
 @pytest.mark.parametrize(

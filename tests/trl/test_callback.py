@@ -151,9 +151,11 @@ def test_metrics_and_completions_table(build, ledger):
     trained(trainer, ba.thompson(), scale="none", ledger=ledger)
     log = ba.Ledger.read(ledger)
     for step, entry in enumerate(e for e in trainer.state.log_history if "loss" in e):
-        here = log.step_R == step
+        here = log.frame.step.to_numpy() == step
         groups = {}
-        for name, reward in zip(np.array(log.ids_R)[here], log.rewards_R[here], strict=True):
+        for name, reward in zip(
+            np.array(log.frame.prompt.tolist())[here], log.frame.reward.to_numpy()[here], strict=True
+        ):
             groups.setdefault(name, []).append(reward)
         shares = {"mixed": 0, "all_pass": 0, "all_fail": 0, "single": 0, "tied": 0}
         for g in groups.values():
@@ -164,7 +166,7 @@ def test_metrics_and_completions_table(build, ledger):
         sizes = [len(g) for g in groups.values()]
         shown = [entry[f"budgetalloc/count/{k}"] for k in ("min", "mean", "max")]
         assert shown == [min(sizes), np.mean(sizes), max(sizes)]
-        brier = np.mean((log.predicted_R - log.rewards_R)[here] ** 2)
+        brier = np.mean((log.frame.predicted.to_numpy() - log.frame.reward.to_numpy())[here] ** 2)
         assert entry["budgetalloc/brier"] == pytest.approx(brier, abs=1e-5)
         assert "frac_reward_zero_std" not in entry  # TRL treated each row as a group
         assert entry["budgetalloc/frac_reward_zero_std"] == pytest.approx(
@@ -175,8 +177,11 @@ def test_metrics_and_completions_table(build, ledger):
         table = pd.read_parquet(f"{trainer.args.output_dir}/completions/completions_{step + 1:05d}.parquet")
         expected = ba.group_advantages(table["low_digit"].to_numpy(), table["prompt"].tolist(), "group", "none")
         assert table["advantage"].to_numpy() == pytest.approx(expected, abs=1e-6)
-        assert log.lengths_R[here].min() >= 1
-        assert (log.counts_R[here] == [len(groups[name]) for name in np.array(log.ids_R)[here]]).all()
+        assert log.frame.length.to_numpy()[here].min() >= 1
+        assert (
+            log.frame.groupby(["step", "prompt"]).prompt.transform("size").to_numpy()[here]
+            == [len(groups[name]) for name in np.array(log.frame.prompt.tolist())[here]]
+        ).all()
 
 
 def test_posterior_baseline_without_scale_is_in_units_of_the_reward(build):
@@ -273,10 +278,10 @@ def test_the_ledger_replays_to_the_same_decisions(build, ledger):
     trained(trainer, ba.adaptive(seed=5), ledger=ledger)
     log, policy = ba.Ledger.read(ledger), ba.adaptive(seed=5)
     for step in range(6):
-        here = np.flatnonzero(log.step_R == step)
-        ids = [log.ids_R[at] for at in here]
+        here = np.flatnonzero(log.frame.step.to_numpy() == step)
+        ids = [log.frame.prompt.tolist()[at] for at in here]
         assert seen.prompts[step] == [f"{name:03d}=" for name in ids]
-        assert policy.belief(ids).mean == pytest.approx(log.predicted_R[here], abs=1e-6)
+        assert policy.belief(ids).mean == pytest.approx(log.frame.predicted.to_numpy()[here], abs=1e-6)
         counts = policy.allocate(range(40), ba.Budget(32, floor=0, cap=32, min_group=1))
         assert Counter(ids) == {name: n for name, n in enumerate(counts.tolist()) if n}
-        policy.observe(ids, log.rewards_R[here])
+        policy.observe(ids, log.frame.reward.to_numpy()[here])

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import text_id
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 from budgetalloc.training.prompts import prompt_hash
 
 pytest.importorskip("pyarrow")
@@ -28,19 +28,25 @@ def quiet(build):
 
 
 def rollouts(ledger, shift=0):
-    rows = zip(ledger.step_R.tolist(), ledger.ids_R, ledger.rewards_R.tolist(), ledger.counts_R.tolist(), strict=True)
+    rows = zip(
+        ledger.frame.step.tolist(),
+        ledger.frame.prompt.tolist(),
+        ledger.frame.reward.tolist(),
+        ledger.frame.groupby(["step", "prompt"]).prompt.transform("size").tolist(),
+        strict=True,
+    )
     return Counter((step + shift, *row) for step, *row in rows)
 
 
 @as_given
 def test_completions_and_ledger_of_one_run_hold_the_same_rollouts(quiet, tmp_path, ledger):
     trained(quiet(), ba.knapsack(), ledger=ledger)
-    log = open_log(tmp_path / "run")
+    log = read_log(tmp_path / "run")
     assert log.kind == "trl"
-    shown, kept = read_all(log), ba.Ledger.read(ledger)
-    assert len(set(kept.counts_R.tolist())) > 1  # uneven groups
+    shown, kept = log, ba.Ledger.read(ledger)
+    assert len(set(kept.frame.groupby(["step", "prompt"]).prompt.transform("size").tolist())) > 1  # uneven groups
     assert rollouts(shown) == rollouts(kept, shift=1)  # TRL names a step by the number of steps done
-    assert log.notes == {"length unknown": len(kept.ids_R)}
+    assert log.notes == {"length unknown": len(kept)}
 
 
 @as_given
@@ -52,14 +58,14 @@ def test_several_rewards_with_weights_are_summed_as_in_trl(quiet, tmp_path, ledg
     trained(trainer, ba.uniform(), ledger=ledger, reward_range=(0, 1.25))
     shown = ba.Ledger.read(tmp_path / "run", reward={"low_digit": 1.0, "short": 0.25})
     kept = ba.Ledger.read(ledger)
-    order = [np.lexsort((x.rewards_R, x.ids_R, x.step_R)) for x in (shown, kept)]
-    np.testing.assert_allclose(shown.rewards_R[order[0]], kept.rewards_R[order[1]], atol=1e-6)
+    order = [np.lexsort((x.frame.reward, x.frame.prompt.tolist(), x.frame.step)) for x in (shown, kept)]
+    np.testing.assert_allclose(shown.frame.reward[order[0]], kept.frame.reward[order[1]], atol=1e-6)
 
 
 def test_a_resumed_run_has_each_step_once(quiet, tmp_path):
     quiet(save_strategy="steps", save_steps=2).train()
     quiet(max_steps=6).train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-2"))
-    assert Counter(ba.Ledger.read(tmp_path / "run").step_R.tolist()) == dict.fromkeys(range(1, 7), 16)
+    assert Counter(ba.Ledger.read(tmp_path / "run").frame.step.tolist()) == dict.fromkeys(range(1, 7), 16)
 
 
 def test_an_id_of_a_prompt_is_the_callbacks():

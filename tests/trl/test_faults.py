@@ -82,11 +82,11 @@ def test_a_run_with_many_kills_equals_one_without(tmp_path, model_folder):
         assert state["ids"] == state2["ids"]
         assert all((np.asarray(state[key]) == np.asarray(state2[key])).all() for key in ("evidence", "last", "step"))
         one, other = (ba.Ledger.read(folder / run / "ledger.jsonl") for run in ("whole", "stopped"))
-        assert one.ids_R == other.ids_R
+        assert one.frame.prompt.tolist() == other.frame.prompt.tolist()
         for column in ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R"):
             assert (getattr(one, column) == getattr(other, column)).all()
         if name != "in rounds":
-            assert set(Counter(one.step_R.tolist()).values()) == {32 if name == "pods" else 16}
+            assert set(Counter(one.frame.step.tolist()).values()) == {32 if name == "pods" else 16}
     assert min(epochs.values()) >= 1, epochs
 
 
@@ -111,14 +111,14 @@ def test_an_error_in_a_reward_function_is_raised_and_training_can_start_again(bu
     assert caught.value is error
     assert has_its_own_methods(trainer)
     assert trainer.num_generations == 4
-    assert Counter(ba.Ledger.read(ledger).step_R.tolist()) == {0: 16, 1: 16}
+    assert Counter(ba.Ledger.read(ledger).frame.step.tolist()) == {0: 16, 1: 16}
     assert evidence(policy) == 2 * 16
 
     trainer.train()
     assert calls == [0, 1, 2, 0, 1, 2, 3]
     assert has_its_own_methods(trainer)
     # The first attempt does not count. Steps are those of the policy, which continues.
-    assert Counter(ba.Ledger.read(ledger).step_R.tolist()) == {2: 16, 3: 16, 4: 16, 5: 16}
+    assert Counter(ba.Ledger.read(ledger).frame.step.tolist()) == {2: 16, 3: 16, 4: 16, 5: 16}
     assert ledger.read_text().count('"id"') == 6 * 16  # the first attempt is not deleted
     assert evidence(policy) == 6 * 16  # nor forgotten
 
@@ -139,7 +139,7 @@ def test_a_step_that_fails_in_its_second_round_teaches_nothing(build, ledger, be
     state, before = policy.state_dict(), begun[1][1]
     assert (state["step"], state["ids"]) == (1, before["ids"])
     assert (state["evidence"] == before["evidence"]).all()
-    assert set(ba.Ledger.read(ledger).step_R.tolist()) == {0}
+    assert set(ba.Ledger.read(ledger).frame.step.tolist()) == {0}
 
 
 def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build, ledger, monkeypatch):
@@ -153,7 +153,7 @@ def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build
     monkeypatch.setattr(ba.LedgerWriter, "append", full_in_step_1)
     with pytest.raises(OSError, match="No space left"):
         trained(build(), policy, ledger=ledger)
-    assert evidence(policy) == len(ba.Ledger.read(ledger).ids_R) == 16
+    assert evidence(policy) == len(ba.Ledger.read(ledger)) == 16
 
 
 def test_a_keep_rule_that_raises_leaves_no_step_in_the_ledger(build, ledger):
@@ -171,7 +171,7 @@ def test_a_keep_rule_that_raises_leaves_no_step_in_the_ledger(build, ledger):
     with pytest.raises(ZeroDivisionError):
         trained(trainer, policy, ledger=ledger)
     assert asked == [0, 1]
-    assert set(ba.Ledger.read(ledger).step_R.tolist()) == {0}
+    assert set(ba.Ledger.read(ledger).frame.step.tolist()) == {0}
     assert policy.estimator.step == 1
 
 
@@ -181,7 +181,7 @@ def test_a_keep_rule_that_raises_leaves_no_step_in_the_ledger(build, ledger):
 def test_a_run_restarted_from_zero_counts_once_in_the_ledger(build, ledger):
     for steps in (3, 2):
         trained(build(max_steps=steps), ba.uniform(), ledger=ledger)
-    assert Counter(ba.Ledger.read(ledger).step_R.tolist()) == {0: 16, 1: 16}
+    assert Counter(ba.Ledger.read(ledger).frame.step.tolist()) == {0: 16, 1: 16}
 
 
 def test_an_overwritten_checkpoint_that_is_half_old_is_incomplete(build):

@@ -41,17 +41,17 @@ def test_hinted_rollouts_are_counted_and_trained_on_but_not_learned_by_beliefs(b
     trainer, policy, asked, seen = run(build, ledger, hint=with_nine)
     log = ba.Ledger.read(ledger)
     assert np.isfinite(logged(trainer, "loss")).all()
-    hinted = [str(name).endswith("(hinted)") for name in log.ids_R]
+    hinted = [str(name).endswith("(hinted)") for name in log.frame.prompt.tolist()]
     assert any(asked)
     assert any(hinted)
-    assert len(log.ids_R) == 4 * 16  # the hints are paid from the step's own budget
-    assert np.isnan(log.predicted_R[hinted]).all()
+    assert len(log) == 4 * 16  # the hints are paid from the step's own budget
+    assert np.isnan(log.frame.predicted.to_numpy()[hinted]).all()
     with_hint = [prompt for prompts in seen.prompts for prompt in prompts if len(prompt) > 4]
     assert len(with_hint) == sum(hinted)
-    assert log.rewards_R[hinted].max() == 1.0
+    assert log.frame.reward.to_numpy()[hinted].max() == 1.0
     for name in {n for ids in asked for n in ids}:
         alpha, beta = (x[0] for x in (policy.belief([name]).alpha_P, policy.belief([name]).beta_P))
-        own_R = [r for x, r in zip(log.ids_R, log.rewards_R, strict=True) if x == name]
+        own_R = [r for x, r in zip(log.frame.prompt.tolist(), log.frame.reward.to_numpy(), strict=True) if x == name]
         assert (alpha, beta) == (0.5 + sum(own_R), 0.5 + len(own_R) - sum(own_R))
     assert sum(logged(trainer, "budgetalloc/hinted")) == sum(hinted)
 

@@ -21,6 +21,6 @@ def test_a_method_trains(build, ledger, method):
     assert np.isfinite(logged(trainer, "loss")).all()
     assert not same_weights(before, weights(trainer))
     log = ba.Ledger.read(ledger)
-    generated = np.bincount(log.step_R, minlength=STEPS)
+    generated = np.bincount(log.frame.step.to_numpy(), minlength=STEPS)
     assert ((generated >= 16) & (generated <= 16 * policy.needs.generate)).all()
-    assert not policy.cold(log.ids_R).any()  # everything generated was observed
+    assert not policy.cold(log.frame.prompt.tolist()).any()  # everything generated was observed

@@ -96,7 +96,7 @@ def test_every_process_learns_from_the_rewards_of_all(folder, seen, name, where)
     for rank in seen[where]:
         assert (rank[name]["ids"], rank[name]["evidence"]) == (alone["ids"], alone["evidence"])
     one, many = (ba.Ledger.read(folder / f"{w}/{name}.jsonl") for w in ("1", where))
-    assert many.ids_R == one.ids_R
+    assert many.frame.prompt.tolist() == one.frame.prompt.tolist()
     for column in ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R"):
         np.testing.assert_array_equal(getattr(many, column), getattr(one, column))
 
@@ -142,7 +142,7 @@ def test_the_completions_table_lists_no_filler(folder, where):
         )
         assert len(many) > BATCH - PROCESSES[where]  # a filler pushes an older row out
         columns = ["prompt", "completion", "low_digit"]
-        assert many[columns].to_numpy().tolist() == one[columns].tail(len(many)).to_numpy().tolist()
+        assert many[columns].tolist() == one[columns].tail(len(many)).tolist()
         np.testing.assert_allclose(many["advantage"], one["advantage"].tail(len(many)), atol=1e-5)
 
 
@@ -152,8 +152,10 @@ def test_with_the_models_own_completions(folder, seen, where):
     first, second = (rank["free"] for rank in seen[where])
     assert (first["ids"], first["evidence"]) == (second["ids"], second["evidence"])
     log = ba.Ledger.read(folder / f"{where}/adaptive free.jsonl")
-    assert Counter(log.step_R.tolist()) == {0: BATCH, 1: BATCH, 2: BATCH}
-    assert [PROMPTS[name] for name in log.ids_R] == [x for call in generated(seen, "free", where) for x in call]
+    assert Counter(log.frame.step.tolist()) == {0: BATCH, 1: BATCH, 2: BATCH}
+    assert [PROMPTS[name] for name in log.frame.prompt.tolist()] == [
+        x for call in generated(seen, "free", where) for x in call
+    ]
 
 
 def test_fsdp2_leaves_no_process_with_all_weights(seen):
@@ -203,7 +205,7 @@ def test_process_0_decides_and_a_resumed_run_ends_as_the_whole_one(folder, seen)
     assert first["decided"] == until_the_third + after + after
     assert second["decided"] == []
     assert first["whole"] == first["resumed"] == second["whole"] == second["resumed"]
-    rollouts = Counter(ba.Ledger.read(folder / "2/changing whole.jsonl").step_R.tolist())
+    rollouts = Counter(ba.Ledger.read(folder / "2/changing whole.jsonl").frame.step.tolist())
     assert rollouts == dict.fromkeys([0, 1, 3, 4, 6, 7], BATCH) | {2: BATCH // 2}
 
 

@@ -61,7 +61,9 @@ def test_rounds_become_one_batch(build, ledger, name):
     assert max(len(each) for each in rounds) > 1
     assert trainer.num_generations == 4  # restored after each round
     for step, (batch, each) in enumerate(zip(batches, rounds, strict=True)):
-        assert (log.step_R == step).sum() == sum(len(prompts) for prompts, _ in each)  # everything is logged
+        assert (log.frame.step.to_numpy() == step).sum() == sum(
+            len(prompts) for prompts, _ in each
+        )  # everything is logged
         assert len(batch["advantages"]) == 16  # TRL trains on as many rows as GRPOConfig says
         assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
         assert set(rows_of(batch)) <= {row for _, output in each for row in rows_of(output)}  # none is cut or mixed up
@@ -73,7 +75,9 @@ def test_advantages_are_those_of_all_that_was_generated(build, ledger, name):
     log = ba.Ledger.read(ledger)
     for step, (batch, each) in enumerate(zip(batches, rounds, strict=True)):
         prompts = [prompt for own, _ in each for prompt in own]
-        every = ba.group_advantages(log.rewards_R[log.step_R == step], prompts, "group", "group")
+        every = ba.group_advantages(
+            log.frame.reward.to_numpy()[log.frame.step.to_numpy() == step], prompts, "group", "group"
+        )
         kept = Counter(round(float(x), 3) for x in batch["advantages"])
         assert kept <= Counter(round(float(x), 3) for x in every)
 
@@ -108,12 +112,12 @@ def test_generating_more_trains_on_what_the_rule_keeps(build, ledger, name):
     log = ba.Ledger.read(ledger)
     assert len(seen) == 2
     for step, (batch, (rewards_R, scores_RF, kept_R)) in enumerate(zip(batches, seen, strict=True)):
-        np.testing.assert_allclose(rewards_R, log.rewards_R[log.step_R == step])
+        np.testing.assert_allclose(rewards_R, log.frame.reward.to_numpy()[log.frame.step.to_numpy() == step])
         np.testing.assert_allclose(rewards_R, scores_RF[:, 0])
         assert scores_RF.shape == (16 * policy.needs.generate, 2)
         assert len(np.unique(scores_RF[:, 1])) > 1
         assert len(kept_R) == len(batch["advantages"]) == 16
-        ids_R = [x for x, at in zip(log.ids_R, log.step_R, strict=True) if at == step]
+        ids_R = [x for x, at in zip(log.frame.prompt.tolist(), log.frame.step.to_numpy(), strict=True) if at == step]
         every_R = ba.group_advantages(rewards_R, ids_R, "group", "group")
         np.testing.assert_allclose(batch["advantages"].numpy(), every_R[kept_R], atol=1e-5)
 

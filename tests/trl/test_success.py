@@ -91,12 +91,12 @@ def test_every_prompt_with_rewards_gets_a_belief(build, ledger, caplog, reward):
     seen = Watched(trainer := build(reward=reward))
     callback = trained(trainer, ba.adaptive(), ledger=ledger)
     log = ba.Ledger.read(ledger)
-    mixed = [len(np.unique(log.rewards_R[log.step_R == step])) > 1 for step in range(4)]
+    mixed = [len(np.unique(log.frame.reward.to_numpy()[log.frame.step.to_numpy() == step])) > 1 for step in range(4)]
     assert [bool(each.any()) for each in advantages(seen)] == mixed
     assert any(mixed)
-    assert len(np.unique(log.success_R)) > 2  # graded ones among them
-    assert not np.isnan(log.success_R).any()
-    assert set(callback.policy.estimator.ids()) == set(log.ids_R)
+    assert len(np.unique(log.frame.success.to_numpy())) > 2  # graded ones among them
+    assert not np.isnan(log.frame.success.to_numpy()).any()
+    assert set(callback.policy.estimator.ids()) == set(log.frame.prompt.tolist())
     said = [record.message for record in caplog.records if "uccess" in record.message]
     assert len(said) == 2  # what success is, and what is special about the functions that returned None
     assert ("nothing" if nothing in reward else "math") in said[1]
@@ -160,8 +160,8 @@ def test_a_format_reward_sends_no_rollouts_to_hopeless_prompts(build, ledger, po
     trainer = build(reward=reward, reward_weights=factors, **options)
     trained(trainer, policy(seed=1), ledger=ledger, success=None if factors else "accuracy")
     log = ba.Ledger.read(ledger)
-    late = log.step_R >= 4
-    shares = np.bincount(np.array(log.ids_R)[late] % 3, minlength=3) / late.sum()
+    late = log.frame.step.to_numpy() >= 4
+    shares = np.bincount(np.array(log.frame.prompt.tolist())[late] % 3, minlength=3) / late.sum()
     assert shares[0] <= 0.2
     assert shares[1] > 0.6
 
@@ -188,18 +188,18 @@ def test_beliefs_and_ledger_hold_success_and_advantages_the_total(build, ledger,
     trained(trainer, policy, success=success, baseline=baseline, scale="none", ledger=ledger)
     scores_RF = torch.cat(scored).double().numpy()
     log = ba.Ledger.read(ledger)
-    np.testing.assert_allclose(log.rewards_R, scores_RF @ [1, 2], atol=1e-6)
-    np.testing.assert_allclose(log.success_R, expected(*scores_RF.T), atol=1e-6)
+    np.testing.assert_allclose(log.frame.reward.to_numpy(), scores_RF @ [1, 2], atol=1e-6)
+    np.testing.assert_allclose(log.frame.success.to_numpy(), expected(*scores_RF.T), atol=1e-6)
     state = policy.state_dict()
     for name, (solved, failed) in zip(state["ids"], state["evidence"][:, :2], strict=True):
-        of_it = np.array(log.ids_R) == name
-        assert solved == pytest.approx(log.success_R[of_it].sum(), abs=1e-6)
+        of_it = np.array(log.frame.prompt.tolist()) == name
+        assert solved == pytest.approx(log.frame.success.to_numpy()[of_it].sum(), abs=1e-6)
         assert solved + failed == pytest.approx(of_it.sum())
     if baseline == "group":
         for step, advantages_R in enumerate(advantages(seen)):
-            here = log.step_R == step
-            ids_R = [name for name, now in zip(log.ids_R, here, strict=True) if now]
-            right_R = ba.group_advantages(log.rewards_R[here], ids_R, "group", "none")
+            here = log.frame.step.to_numpy() == step
+            ids_R = [name for name, now in zip(log.frame.prompt.tolist(), here, strict=True) if now]
+            right_R = ba.group_advantages(log.frame.reward.to_numpy()[here], ids_R, "group", "none")
             np.testing.assert_allclose(np.sort(advantages_R), np.sort(right_R), atol=1e-5)
 
 
@@ -253,13 +253,15 @@ def test_several_decisions_in_one_optimizer_step_are_separate_steps_of_the_ledge
     config = {"steps_per_generation": 1, "gradient_accumulation_steps": 4, "per_device_train_batch_size": 8}
     trained(build(max_steps=2, **config), ledger=ledger)
     log = ba.Ledger.read(ledger)
-    assert set(log.step_R.tolist()) == set(range(8))
-    assert set(log.trainer_step_R.tolist()) == {0, 1}
+    assert set(log.frame.step.tolist()) == set(range(8))
+    assert set(log.frame.get("trainer_step", log.frame.step).tolist()) == {0, 1}
     for step in range(8):
-        here = log.step_R == step
-        names = np.array(log.ids_R)[here]
+        here = log.frame.step.to_numpy() == step
+        names = np.array(log.frame.prompt.tolist())[here]
         assert here.sum() == 8
-        assert log.counts_R[here].tolist() == [int((names == name).sum()) for name in names]
+        assert log.frame.groupby(["step", "prompt"]).prompt.transform("size").to_numpy()[here].tolist() == [
+            int((names == name).sum()) for name in names
+        ]
 
 
 def resumed(build, first, second):

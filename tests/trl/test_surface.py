@@ -222,6 +222,6 @@ def test_the_ledger_holds_what_was_generated_and_learned(build, ledger):
     trainer = build(reward=even_sum, max_steps=3)
     _, made = train(trainer, ledger=ledger)
     log = ba.Ledger.read(ledger)
-    assert list(log.ids_R) == [row["prompt_id"] for each in made for row in each.rows]
-    np.testing.assert_allclose(log.rewards_R, np.concatenate([total(trainer, each) for each in made]))
-    assert log.lengths_R.tolist() == [len(ids) for each in made for ids in each.completion_ids]
+    assert list(log.frame.prompt.tolist()) == [row["prompt_id"] for each in made for row in each.rows]
+    np.testing.assert_allclose(log.frame.reward.to_numpy(), np.concatenate([total(trainer, each) for each in made]))
+    assert log.frame.length.tolist() == [len(ids) for each in made for ids in each.completion_ids]

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers.integrations import TensorBoardCallback, WandbCallback
 
 import budgetalloc as ba
-from budgetalloc.logs.reader import open_log
+from budgetalloc.logs.ledger import read_log
 from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
 from budgetalloc.trl.trackers import COLUMNS, PROMPT_COSTS_FILE, as_markdown
 
@@ -112,7 +112,7 @@ def test_wandb_offline(build, offline):
     assert [table["columns"] for table in tables] == [list(COLUMNS)] * 3
     last_table = max((x["data"] for x in tables), key=lambda data: sum(row[1] for row in data))
     check_table(ledger, 3, last_table, callback.policy)
-    assert summary[TABLE]["nrows"] == min(20, len(set(ledger.ids_R)))
+    assert summary[TABLE]["nrows"] == min(20, len(set(ledger.frame.prompt.tolist())))
     assert summary["train/global_step"] == 3
     assert list(folder.glob("*.wandb"))
 
@@ -203,8 +203,8 @@ def test_a_log_covers_all_steps_since_the_last(build, tmp_path):
 def test_a_ledger_knows_the_texts_of_its_prompts(build):
     """A report can then show a prompt that is named by an id or a hash."""
     _, callback = train(build, "none", max_steps=2)
-    ids = set(ba.Ledger.read(callback.ledger_path).ids_R)
-    assert open_log(callback.ledger_path).texts(ids) == {name: f"{name:03d}=" for name in ids}
+    ids = set(ba.Ledger.read(callback.ledger_path).frame.prompt.tolist())
+    assert read_log(callback.ledger_path).texts(ids) == {name: f"{name:03d}=" for name in ids}
 
 
 def test_a_resumed_run_continues_its_table(build, tmp_path):

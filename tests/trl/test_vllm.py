@@ -128,24 +128,26 @@ def test_budgets_are_exact_and_the_ledger_holds_every_rollout(folder, seen, mode
     log = ba.Ledger.read(folder / f"{mode} {name}.jsonl")
     sizes = []
     for step, calls in enumerate(by_step(seen[mode][name])):
-        here = log.step_R == step
+        here = log.frame.step.to_numpy() == step
         prompts = [prompt for call in calls for prompt in call["prompts"]]
         ids = [int(prompt[:-1]) for prompt in prompts]
-        assert [x for x, at in zip(log.ids_R, here, strict=True) if at] == ids
-        assert log.lengths_R[here].tolist() == [n for call in calls for n in call["lengths"]]
+        assert [x for x, at in zip(log.frame.prompt.tolist(), here, strict=True) if at] == ids
+        assert log.frame.length.to_numpy()[here].tolist() == [n for call in calls for n in call["lengths"]]
         counts = Counter(ids)
-        assert log.counts_R[here].tolist() == [counts[x] for x in ids]
+        assert log.frame.groupby(["step", "prompt"]).prompt.transform("size").to_numpy()[here].tolist() == [
+            counts[x] for x in ids
+        ]
         assert len(ids) >= BATCH if name == "reinforce_ada" else len(ids) == BATCH
         sizes.append([len(call["prompts"]) for call in calls])
         if step == 0 and name in ("thompson", "odd"):  # nothing is known yet: the same draw each time
             assert len(set(counts.values())) > 1
-    assert set(log.step_R.tolist()) == set(range(STEPS))
+    assert set(log.frame.step.tolist()) == set(range(STEPS))
     if name == "odd":
         assert sizes == [[5, 1, 7, 3]] * STEPS
     if name in ("ar3po", "reinforce_ada"):
         assert max(len(each) for each in sizes) > 1
     if name == "adaptive":
-        assert 1 in log.counts_R
+        assert 1 in log.frame.groupby(["step", "prompt"]).prompt.transform("size").to_numpy()
 
 
 @needs_vllm

@@ -96,15 +96,19 @@ def ledger_of(folder, name):
 def by_step(ledger):
     """For each step, from 0: rollouts of each prompt."""
     return {
-        int(step): Counter(name for name, at in zip(ledger.ids_R, ledger.step_R, strict=True) if at == step)
-        for step in np.unique(ledger.step_R)
+        int(step): Counter(
+            name
+            for name, at in zip(ledger.frame.prompt.tolist(), ledger.frame.step.to_numpy(), strict=True)
+            if at == step
+        )
+        for step in np.unique(ledger.frame.step.to_numpy())
     }
 
 
 def outcomes(ledger, step):
     """Prompts and rewards of a step; which of a prompt's sessions gets which answer differs from run to run."""
-    at = np.flatnonzero(ledger.step_R == step)
-    return sorted((ledger.ids_R[row], float(ledger.rewards_R[row])) for row in at)
+    at = np.flatnonzero(ledger.frame.step.to_numpy() == step)
+    return sorted((ledger.frame.prompt.tolist()[row], float(ledger.frame.reward.to_numpy()[row])) for row in at)
 
 
 def test_uniform_trains_as_verl_alone(seen):
@@ -184,12 +188,12 @@ def test_a_growing_run_is_that_of_whole_rounds_without_verl(seen, folder):
     """Decisions, advantages and rounds follow from the rewards alone, whichever groups ended first."""
     ledger = ledger_of(folder, "grow")
     given = {"candidates": "all", "floor": 0, "baseline": "posterior", "trainer_scale": "group", "quiet": True}
-    pool = list(dict.fromkeys(ledger_of(folder, "whole").ids_R))
+    pool = list(dict.fromkeys(ledger_of(folder, "whole").frame.prompt.tolist()))
     session = Session(policies.growing(ba.uniform(), most=8), ["reward"], pool=pool, **given)
     for step, logged in enumerate(seen["grow"]):
         rewards = defaultdict(list)
-        for row in np.flatnonzero(ledger.step_R == step).tolist():
-            rewards[ledger.ids_R[row]].append(float(ledger.rewards_R[row]))
+        for row in np.flatnonzero(ledger.frame.step.to_numpy() == step).tolist():
+            rewards[ledger.frame.prompt.tolist()[row]].append(float(ledger.frame.reward.to_numpy()[row]))
         left = {name: iter(values) for name, values in rewards.items()}
         session.begin([], ROLLOUTS, 4)
         while ids_R := session.request():
@@ -236,8 +240,8 @@ def test_costs_a_mixture_and_a_shadow_are_served(seen, folder):
     """verl's single-turn loop counts two turns: the messages of the chat."""
     ledger = ledger_of(folder, "agents")
     for step, logged in enumerate(seen["agents"]):
-        rows = ledger.step_R == step
-        lengths_R, cost_R = ledger.lengths_R[rows], ledger.costs_R[rows]
+        rows = ledger.frame.step.to_numpy() == step
+        lengths_R, cost_R = ledger.frame.length.to_numpy()[rows], ledger.frame.cost.to_numpy()[rows]
         assert logged["budgetalloc/cost/missing"] == 0
         assert (cost_R >= lengths_R + 100).all()  # and a share of the prompt's tokens
         assert (cost_R <= lengths_R + 100 + 16).all()
@@ -261,15 +265,15 @@ def test_pacing_changes_the_rollouts_of_a_step(folder, seen):
 
 def test_the_beliefs_do_not_see_the_penalty(folder, seen):
     ledger = ledger_of(folder, "penalty")
-    assert set(ledger.success_R) == {0.0, 1.0}
-    assert (ledger.rewards_R != ledger.success_R).all()
+    assert set(ledger.frame.success.to_numpy()) == {0.0, 1.0}
+    assert (ledger.frame.reward.to_numpy() != ledger.frame.success.to_numpy()).all()
     assert seen["penalty"][0]["actor/reward_kl_penalty"] != 0
 
 
 def test_success_is_an_entry_beside_the_score(folder):
     ledger = ledger_of(folder, "graded")
-    assert set(ledger.success_R) == {0.0, 1.0}
-    graded_R = ledger.rewards_R - 2 * ledger.success_R
+    assert set(ledger.frame.success.to_numpy()) == {0.0, 1.0}
+    graded_R = ledger.frame.reward.to_numpy() - 2 * ledger.frame.success.to_numpy()
     assert set(graded_R) <= {0.0, 0.25, 0.5, 0.75, 1.0}  # by the answer's length
     assert len(set(graded_R)) > 1
 
@@ -278,14 +282,14 @@ def test_rollouts_that_failed_are_missing_and_nothing_else(folder, seen):
     ledger = ledger_of(folder, "flaky")
     counts = [sum(step.values()) for step in by_step(ledger).values()]
     assert all(0 < count < ROLLOUTS for count in counts)  # verl fills up its batch to 32 rows
-    assert not np.isnan(ledger.rewards_R).any()
+    assert not np.isnan(ledger.frame.reward.to_numpy()).any()
     assert [logged["step"] for logged in seen["flaky"]] == [1, 2]
     for logged, step in zip(seen["flaky"], by_step(ledger).values(), strict=True):
         assert logged["budgetalloc/prompts"] == len(step)
 
 
 def test_rows_of_one_prompt_share_its_name(folder):
-    assert set(ledger_of(folder, "graded").ids_R) <= {f"task_{at}" for at in range(8)}  # of 16 rows
+    assert set(ledger_of(folder, "graded").frame.prompt.tolist()) <= {f"task_{at}" for at in range(8)}  # of 16 rows
 
 
 @pytest.mark.parametrize(
@@ -320,7 +324,7 @@ def test_a_group_that_was_under_way_at_the_checkpoint_is_issued_again(seen):
 def test_generating_ahead_counts_vary_and_a_batch_mixes_decisions(folder, seen, name):
     """4 groups are decided together before the first step, then 8 before each, and each batch takes the oldest 8."""
     counts = by_step(ledger_of(folder, name))
-    assert set().union(*counts.values()) <= set(ledger_of(folder, "whole").ids_R)  # as from the loader
+    assert set().union(*counts.values()) <= set(ledger_of(folder, "whole").frame.prompt.tolist())  # as from the loader
     for logged, groups in zip(seen[name], counts.values(), strict=True):
         assert logged["budgetalloc/prompts"] == len(groups) <= 8  # as many groups as verl asks for
         assert min(groups.values()) >= 2  # the floor

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.log_options import bar, opened, watched
+from budgetalloc.cli.log_options import bar, opened
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
 from budgetalloc.report.json_report import plain
-from budgetalloc.report.policy_replays import LIMITS, POLICIES, joined
+from budgetalloc.report.policy_replays import LIMITS, POLICIES, unit_rewards
 
-__all__ = ["HEADS", "MEANING", "SHARES", "as_text", "chosen", "read", "run", "terms"]
+__all__ = ["HEADS", "MEANING", "SHARES", "as_text", "chosen", "run", "terms", "with_unit_rewards"]
 
 SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
 SHARES |= {name: name for name in ("modelled", "signal")}
@@ -49,9 +48,11 @@ def run(args: argparse.Namespace) -> None:
         if config is not None and name in config.callback:
             raise UnsupportedError(f"{config.file}: callback.{name}: {text}", argument=name)
     policies = chosen(args.policy, config)
-    instead = {name: config.callback.get(name) for name in ("prompt_id", "reward_range")} if config else {}
+    instead = {}
+    if config:
+        instead = {"prompt": config.callback.get("prompt_id"), "reward_range": config.callback.get("reward_range")}
     reading = opened(args, **instead)
-    ledger = read(reading)
+    ledger = with_unit_rewards(reading)
     world = Replay(ledger)
     rollouts, prompts, steps = terms(args, config, ledger, world)
     group = max(rollouts // prompts, 1)
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
             "version": 1,
             "log": str(args.log),
             "kind": reading.kind,
-            "rollouts": len(ledger.ids_R),
+            "rollouts": len(ledger),
             "prompts": len(world.ids),
             "notes": dict(reading.notes),
             "doubts": list(reading.notes.doubts),
@@ -99,20 +100,19 @@ def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Conf
     return configs
 
 
-def read(reading: LogStream) -> Ledger:
+def with_unit_rewards(reading: Ledger) -> Ledger:
     """The whole log, with success in [0, 1] as rewards. Adds a note if it maps the rewards."""
-    parts = list(watched(reading)(reading))
-    if not parts:
+    if not len(reading):
         left = "".join(f" {text}: {count}." for text, count in reading.notes.items())
         raise InputError(f"{reading.path}: this {reading.kind} log contains no rollout that can be read.{left}")
     with contextlib.suppress(InputError):  # rewards are outside [0, 1], and the log has no range
-        return joined(parts, None)
-    rewards_R = np.concatenate([part.rewards_R for part in parts])
+        return unit_rewards(reading, None)
+    rewards_R = reading.frame["reward"].to_numpy()
     low, high = float(np.nanmin(rewards_R)), float(np.nanmax(rewards_R))
     reading.notes[
         f"rewards from {low:g} to {high:g} taken as the range from failure to success: see --reward-range"
     ] = 1
-    return joined(parts, (low, high))
+    return unit_rewards(reading, (low, high))
 
 
 def terms(
@@ -136,7 +136,7 @@ def terms(
         portion = config.bounds.quantum
         rollouts = max(sum(plan) // steps // portion, 1) * portion  # the average step
     else:
-        _, rows_S = np.unique(ledger.step_R, return_counts=True)
+        _, rows_S = np.unique(ledger.frame["step"].to_numpy(), return_counts=True)
         given = args.rollouts or (config.rollouts if config else None)
         rollouts = given or max(int(np.median(rows_S)), 2)
     if rollouts > world.rollouts:

@@ -8,16 +8,14 @@ import time
 from pathlib import Path
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.log_options import bar, opened, watched
+from budgetalloc.cli.log_options import bar, opened
 from budgetalloc.errors import BudgetallocError, InputError
-from budgetalloc.logs.log_stream import LogStream
 from budgetalloc.logs.progress import Progress, read_progress
 from budgetalloc.report import Report, as_json, as_text, comparison_report, report
-from budgetalloc.report.findings import doubts_sentences, headline
 from budgetalloc.report.policy_replays import POLICIES
 from budgetalloc.report.run_comparison import Side
 
-__all__ = ["SECONDS", "compare", "follow", "run", "summary_of", "verdict"]
+__all__ = ["SECONDS", "compare", "follow", "run", "summary_of"]
 
 SECONDS = 3.0  # between two looks at a log that `--follow` follows
 
@@ -33,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def follow(args: argparse.Namespace) -> None:
-    """Prints the verdict and the report whenever the log has grown, until Ctrl-C."""
+    """Prints the report, whose first line is a verdict, whenever the log has grown, until Ctrl-C."""
     shown = 0
     if not _bytes(args.log):
         print(f"Waiting for {args.log}. Ctrl-C ends.", file=sys.stderr)
@@ -42,13 +40,9 @@ def follow(args: argparse.Namespace) -> None:
             if (size := _bytes(args.log)) != shown:
                 shown = size
                 try:
-                    summary = summary_of(args)
+                    _show(args, summary_of(args))
                 except BudgetallocError as error:  # a file may be half written
                     print(f"Not shown: {error}", file=sys.stderr)
-                else:
-                    if not args.json:
-                        print(f"{verdict(summary)}\n")
-                    _show(args, summary)
                 sys.stdout.flush()
             time.sleep(SECONDS)
 
@@ -56,17 +50,6 @@ def follow(args: argparse.Namespace) -> None:
 def _bytes(log: Path) -> int:
     """The size of a log, a file or a folder; 0 if there is none yet."""
     return sum(file.stat().st_size for file in (log, *log.rglob("*")) if file.is_file())
-
-
-def verdict(summary: Report) -> str:
-    """One line: the run is healthy, or what to look at."""
-    waste = summary.waste
-    concerns = doubts_sentences(summary.notes, summary.doubts)
-    if summary.missing[0] or 2 * waste.wasted > waste.rollouts:
-        concerns.append(headline(waste, summary.missing))
-    if waste.forecast.explained < 0:
-        concerns.append("Success is predicted worse than by a constant.")
-    return f"Look at: {' '.join(concerns)}" if concerns else "Healthy."
 
 
 def _show(args: argparse.Namespace, summary: Report) -> None:
@@ -89,9 +72,7 @@ def summary_of(args: argparse.Namespace) -> Report:
             policies=policies,
             seeds=range(args.seeds),
             steps=args.steps,
-            reward_range=_mapped(reading),
             workers=args.workers,
-            watch=watched(reading),
             progress=lambda ended, _: move(ended),
         )
 
@@ -104,18 +85,13 @@ def compare(args: argparse.Namespace) -> None:
     sides = []
     for log in (args.log, args.other):
         reading = opened(argparse.Namespace(**{**vars(args), "log": log}))
-        summary = report(reading, policies=(), reward_range=_mapped(reading), watch=watched(reading))
+        summary = report(reading, policies=())
         path = reading.path if reading.kind == "ledger" else None
         sides.append(Side(summary, Progress() if path is None else read_progress(path)))
     comparison = comparison_report.comparison_of(*sides)
     if args.html is not None:
         _write(args.html, comparison_report.as_html(comparison))
     print(comparison_report.as_json(comparison) if args.json else comparison_report.as_text(comparison, _width()))
-
-
-def _mapped(reading: LogStream) -> tuple[float, float] | None:
-    """The range of the rewards that the reader yields: it maps a known range to [0, 1]."""
-    return reading.reward_range and (0.0, 1.0)
 
 
 def _write(path: Path, page: str) -> None:

@@ -1,13 +1,11 @@
 """Datasets in memory and on disk, parquet and Arrow files, as `datasets` and pyarrow write them."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from budgetalloc.beliefs.ids import text_id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -16,18 +14,17 @@ COLUMNS |= {"length": [5, None, 7, 8], "colour": ["red"] * 4}
 
 
 def read(source, **asked):
-    log = open_log(source, **asked)
-    assert log.kind == "dataset"
-    ledger = read_all(log)
-    assert log.done == (log.total if log.total is not None else log.done)
+    log = read_log(source, **asked)
+    assert log.kind == "table"
+    ledger = log
     return ledger, dict(log.notes)
 
 
 def check(ledger, notes):
-    assert ledger.step_R.tolist() == [0, 0, 1, 1]
-    assert ledger.ids_R == ["a", "b", "a", "b"]
-    np.testing.assert_array_equal(ledger.rewards_R, [1, 0, np.nan, 0.5])
-    assert ledger.lengths_R.tolist() == [5, -1, 7, 8]
+    assert ledger.frame.step.tolist() == [0, 0, 1, 1]
+    assert ledger.frame.prompt.tolist() == ["a", "b", "a", "b"]
+    np.testing.assert_array_equal(ledger.frame.reward, [1, 0, np.nan, 0.5])
+    np.testing.assert_array_equal(ledger.frame.length, [5, np.nan, 7, 8])
     assert notes == {"unknown column 'colour'": 4, "row without a reward": 1, "length unknown": 1}
 
 
@@ -43,14 +40,14 @@ def test_a_dataset_reads_alike_in_memory_on_disk_as_parquet_and_as_a_stream(tmp_
     check(*read(data.to_iterable_dataset()))
     shuffled = data.select([3, 1, 2, 0])  # a view: its rows lie elsewhere than in the table
     ledger, notes = read(shuffled)
-    assert ledger.ids_R == ["b", "a", "b", "a"]
+    assert ledger.frame.prompt.tolist() == ["b", "a", "b", "a"]
     assert notes["steps out of order, sorted"] == 1
     both = datasets.DatasetDict({"train": data, "test": data})
     with pytest.raises(InputError, match=r"splits \['train', 'test'\]: give one of them, as source\['train'\]"):
         read(both)
     both.save_to_disk(tmp_path / "both")
     with pytest.raises(InputError, match="holds 2 logs"):
-        open_log(tmp_path / "both")
+        read_log(tmp_path / "both")
     check(*read(tmp_path / "both" / "test"))
 
 
@@ -67,10 +64,10 @@ def test_files_with_other_columns_are_read_with_their_own(tmp_path):
     pq.write_table(pa.table({"global_step": [2], "prompt_id": ["c"], "score": [1]}), tmp_path / "1.parquet")
     (tmp_path / "2.parquet").write_bytes((tmp_path / "0.parquet").read_bytes()[:100])
     ledger, notes = read(tmp_path)
-    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2]
-    assert ledger.rewards_R[-1] == 1
+    assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2]
+    assert ledger.frame.reward.iloc[-1] == 1
     assert notes["row of a file with other columns than the first one"] == 1
-    assert notes["file that cannot be read"] == 1
+    assert notes["file that cannot be read to its end"] == 1
 
 
 def test_a_torn_arrow_file_is_read_as_far_as_it_goes(tmp_path):
@@ -80,7 +77,7 @@ def test_a_torn_arrow_file_is_read_as_far_as_it_goes(tmp_path):
     whole = (tmp_path / "d.arrow").read_bytes()
     (tmp_path / "d.arrow").write_bytes(whole[: len(whole) // 2])
     ledger, notes = read(tmp_path / "d.arrow")
-    assert 4 * 10 < len(ledger.ids_R) < 4 * 40
+    assert 4 * 10 < len(ledger) < 4 * 40
     assert notes["file that cannot be read to its end"] >= 1
 
 
@@ -88,36 +85,34 @@ def test_groups_lists_of_rewards_and_numbers_of_all_kinds(tmp_path):
     groups = {"step": pa.array([0, 1], pa.int32()), "id": [10**17 + 1, 2], "rewards": [[0.0, 1.0], [None]]}
     pq.write_table(pa.table(groups), tmp_path / "lists.parquet")
     ledger, notes = read(tmp_path / "lists.parquet")
-    assert ledger.ids_R == [10**17 + 1] * 2 + [2]  # exactly: ids are never floats
-    np.testing.assert_array_equal(ledger.rewards_R, [0, 1, np.nan])
+    assert ledger.frame.prompt.tolist() == [10**17 + 1] * 2 + [2]  # exactly: ids are never floats
+    np.testing.assert_array_equal(ledger.frame.reward, [0, 1, np.nan])
     counts = {"visit": [1, 0], "id": ["x", "x"], "correct": pa.array([1, 2], pa.uint8()), "n": [2, 2]}
     pq.write_table(pa.table(counts), tmp_path / "counts.parquet")
     ledger, notes = read(tmp_path / "counts.parquet")
-    assert ledger.rewards_R.tolist() == [1, 1, 1, 0]
+    assert ledger.frame.reward.tolist() == [1, 1, 1, 0]
     assert notes["steps out of order, sorted"] == 1
     words = {"step": ["0", "1", "x"], "id": pa.array(["a"] * 3).dictionary_encode(), "passed": [True, None, False]}
     pq.write_table(pa.table(words), tmp_path / "words.parquet")
     ledger, notes = read(tmp_path / "words.parquet")
-    np.testing.assert_array_equal(ledger.rewards_R, [1, np.nan])
+    np.testing.assert_array_equal(ledger.frame.reward, [1, np.nan])
     assert notes["broken row"] == 1
 
 
 def test_prompts_without_an_id_are_hashed_and_a_table_of_neither_is_refused(tmp_path):
     pq.write_table(pa.table({"step": [0, 0], "prompt": ["x", None], "score": [1, 0]}), tmp_path / "d.parquet")
     ledger, notes = read(tmp_path / "d.parquet")
-    assert ledger.ids_R == [text_id("x")]
+    assert ledger.frame.prompt.tolist() == [text_id("x")]
     assert notes["row without a prompt"] == 1
     pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "d.parquet")
-    with pytest.raises(InputError, match=r"has the columns \['a', 'b'\].*Pass prompt_id= and reward="):
+    with pytest.raises(InputError, match=r"has the columns \['a', 'b'\]: name those of the prompts and of the rewards"):
         read(tmp_path / "d.parquet")
 
 
-def test_a_large_file_streams_in_chunks(tmp_path):
+def test_a_file_of_many_row_groups_is_read_whole(tmp_path):
     size = 200_000
     table = pa.table({"step": np.arange(size) // 100, "prompt_id": np.arange(size) % 50, "reward": np.ones(size)})
     pq.write_table(table, tmp_path / "d.parquet", row_group_size=10_000)
-    log = open_log(tmp_path / "d.parquet", chunk=5_000)
-    sizes, done = zip(*((len(x.ids_R), log.done) for x in log), strict=True)
-    assert sum(sizes) == size
-    assert list(done) == sorted(done)
-    assert done[0] < log.total == done[-1] == Path(tmp_path / "d.parquet").stat().st_size
+    ledger = read_log(tmp_path / "d.parquet")
+    assert ledger.frame.step.tolist() == (np.arange(size) // 100).tolist()
+    assert ledger.frame.prompt.tolist() == (np.arange(size) % 50).tolist()

@@ -3,14 +3,13 @@
 import gzip
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.errors import InputError
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 
 
 def append(path, steps, reward=1.0, ids=("a", 7)):
@@ -20,8 +19,8 @@ def append(path, steps, reward=1.0, ids=("a", 7)):
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), min_size=1, max_size=6), st.integers(1, 9))
-def test_of_a_run_resumed_at_random_each_step_counts_as_it_ran_last(tmp_path_factory, stretches, chunk):
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), min_size=1, max_size=6))
+def test_of_a_run_resumed_at_random_each_step_counts_as_it_ran_last(tmp_path_factory, stretches):
     path = tmp_path_factory.mktemp("run") / "l"
     kept = {}
     for at, (start, steps) in enumerate(stretches):
@@ -30,12 +29,10 @@ def test_of_a_run_resumed_at_random_each_step_counts_as_it_ran_last(tmp_path_fac
         kept = {step: x for step, x in kept.items() if step < start}
         append(path, range(start, start + steps), reward=at / 10)
         kept |= dict.fromkeys(range(start, start + steps), at / 10)
-    log = open_log(path, chunk=chunk)
-    chunks = list(log)
+    log = read_log(path)
     assert "steps out of order, sorted" not in log.notes  # a resume is no disorder
-    got = {int(s): float(r) for x in chunks for s, r in zip(x.step_R, x.rewards_R, strict=True)}
-    assert got == kept
-    assert sum(len(x.ids_R) for x in chunks) == 2 * len(kept)
+    assert dict(zip(log.frame.step, log.frame.reward, strict=True)) == kept
+    assert len(log) == 2 * len(kept)
 
 
 def test_void_rows_broken_lines_and_unknown_columns_are_counted(tmp_path):
@@ -59,17 +56,17 @@ def test_void_rows_broken_lines_and_unknown_columns_are_counted(tmp_path):
         file.write("\n".join(odd) + "\n")
     ba.LedgerWriter(path).resume(2)
     append(path, [2])
-    log = open_log(path)
-    ledger = read_all(log)
-    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2, 2]
-    assert log.notes["row voided by a resume"] == 3 + 2  # three broken rows still show that they are of step 3
-    assert log.notes["broken row"] == ledger.broken == 6
+    log = read_log(path)
+    ledger = log
+    assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2, 2]
+    assert log.notes["row voided by a resume"] == 3
+    assert log.notes["broken row"] == ledger.notes["broken row"] == 8
     append(path, [3])
     with path.open("a") as file:
         file.write(odd[0] + "\n")
-    log = open_log(path)
-    assert len(read_all(log).ids_R) == 9
-    assert log.notes["unknown column 'note'"] == 1
+    log = read_log(path)
+    assert len(log) == 9
+    assert log.notes["unknown column 'note'"] == 2  # one of them is void
 
 
 def test_a_record_on_two_lines_is_two_broken_ones(tmp_path):
@@ -77,20 +74,19 @@ def test_a_record_on_two_lines_is_two_broken_ones(tmp_path):
     append(tmp_path / "l", [0])
     with (tmp_path / "l").open("a") as file:
         file.write('{"step": 0, "id": "x", "reward": 1.0\n"length": 5, "predicted": null, "count": 1}\n')
-    log = open_log(tmp_path / "l")
-    assert read_all(log).ids_R == ["a", 7]
+    log = read_log(tmp_path / "l")
+    assert log.frame.prompt.tolist() == ["a", 7]
     assert log.notes == {"broken row": 2}
 
 
 def test_two_runs_in_one_file_without_a_word_are_sorted_and_said(tmp_path):
     append(tmp_path / "l", [0, 1, 2], reward=0.0)
     append(tmp_path / "l", [0, 1], reward=1.0)
-    log = open_log(tmp_path / "l", chunk=3)
-    ledger = read_all(log)
-    assert ledger.step_R.tolist() == [0] * 4 + [1] * 4 + [2] * 2
-    assert ledger.rewards_R.tolist() == [0, 0, 1, 1] * 2 + [0, 0]
+    log = read_log(tmp_path / "l")
+    ledger = log
+    assert ledger.frame.step.tolist() == [0] * 4 + [1] * 4 + [2] * 2
+    assert ledger.frame.reward.tolist() == [0, 0, 1, 1] * 2 + [0, 0]
     assert log.notes == {"steps out of order, sorted": 1}
-    assert ledger.counts_R.tolist() == [2] * 8 + [1] * 2
 
 
 def test_steps_are_in_order_whatever_the_order_of_keys_and_resumes_among_them(tmp_path):
@@ -98,17 +94,17 @@ def test_steps_are_in_order_whatever_the_order_of_keys_and_resumes_among_them(tm
     row = {"id": 'tricky "step": 9', "count": 1, "reward": 1, "predicted": 0.5, "length": 1}
     text = "".join(json.dumps({k: {**row, "step": s}[k] for k in keys}) + "\n" for s in (2, 1, 3))
     (tmp_path / "l").write_text(text)
-    assert read_all(open_log(tmp_path / "l")).step_R.tolist() == [1, 2, 3]
+    assert read_log(tmp_path / "l").frame.step.tolist() == [1, 2, 3]
 
 
 def test_a_packed_ledger_reads_alike_and_a_torn_one_as_far_as_it_goes(tmp_path):
     append(tmp_path / "l", range(5000))
     packed = gzip.compress((tmp_path / "l").read_bytes())
     (tmp_path / "whole.jsonl.gz").write_bytes(packed)
-    assert len(read_all(open_log(tmp_path / "whole.jsonl.gz")).ids_R) == 10_000
+    assert len(read_log(tmp_path / "whole.jsonl.gz")) == 10_000
     (tmp_path / "torn.jsonl.gz").write_bytes(packed[: len(packed) // 2])
-    log = open_log(tmp_path / "torn.jsonl.gz")
-    assert 2000 < len(read_all(log).ids_R) < 8000
+    log = read_log(tmp_path / "torn.jsonl.gz")
+    assert 2000 < len(log) < 8000
     assert log.notes["file that ends early"] == 1
 
 
@@ -116,20 +112,7 @@ def test_a_packed_ledger_reads_alike_and_a_torn_one_as_far_as_it_goes(tmp_path):
 def test_a_run_that_only_resumed_has_no_rows(tmp_path, rows):
     (tmp_path / "l").write_text('{"resumed": 3}\n' * 2)
     append(tmp_path / "l", range(rows))
-    assert len(read_all(open_log(tmp_path / "l")).ids_R) == 2 * rows
-
-
-def test_what_a_run_adds_meanwhile_is_left_for_the_next_time(tmp_path):
-    append(tmp_path / "l", range(6000))
-    log = open_log(tmp_path / "l", chunk=1000)
-    seen = []
-    for chunk in log:
-        if not seen:
-            ba.LedgerWriter(tmp_path / "l").resume(3)
-            append(tmp_path / "l", [3], reward=0.5)
-        seen += chunk.step_R.tolist()
-    assert seen == np.repeat(range(6000), 2).tolist()
-    assert read_all(log).step_R.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert len(read_log(tmp_path / "l")) == 2 * rows
 
 
 def test_any_writers_json_is_read(tmp_path):
@@ -141,8 +124,8 @@ def test_any_writers_json_is_read(tmp_path):
         '{"step": 9, "id": "a", "reward": 1, "length": 1, "predicted": null, "count": 1, "step": 0}',
     ]
     (tmp_path / "l").write_text("\n".join(lines) + "\n")
-    log = open_log(tmp_path / "l")
-    assert read_all(log).step_R.tolist() == [0, 1, 2, 3]
+    log = read_log(tmp_path / "l")
+    assert log.frame.step.tolist() == [0, 1, 2, 3]
     assert log.notes == {"steps out of order, sorted": 1}
 
 
@@ -150,17 +133,17 @@ def test_rows_that_come_after_a_resume_from_a_later_step_are_sorted(tmp_path):
     append(tmp_path / "l", range(6))
     ba.LedgerWriter(tmp_path / "l").resume(3)
     append(tmp_path / "l", [1])
-    log = open_log(tmp_path / "l")
-    assert read_all(log).step_R.tolist() == [0, 0, 1, 1, 1, 1, 2, 2]
+    log = read_log(tmp_path / "l")
+    assert log.frame.step.tolist() == [0, 0, 1, 1, 1, 1, 2, 2]
 
 
 def test_a_ledger_has_its_own_reward_and_success(tmp_path):
     append(tmp_path / "l", [0])
     for argument in ("reward", "success"):
         with pytest.raises(InputError, match=f"{argument}='x': .* is a ledger"):
-            read_all(open_log(tmp_path / "l", **{argument: "x"}))
-    ledger = read_all(open_log(tmp_path / "l", prompt_id="x"))  # the run has used it, and the file has the ids
-    assert len(ledger.ids_R) == 2
+            read_log(tmp_path / "l", **{argument: "x"})
+    ledger = read_log(tmp_path / "l", prompt="x")  # the run has used it, and the file has the ids
+    assert len(ledger) == 2
 
 
 def test_a_second_run_in_the_file_is_said_in_the_first_lines(tmp_path, caplog):
@@ -172,8 +155,8 @@ def test_a_second_run_in_the_file_is_said_in_the_first_lines(tmp_path, caplog):
         with caplog.at_level("WARNING"):
             LogWriter(path, 0, lambda ids: {}).ledger.append(0, ["a"], [float(run)], [1], [0.5], [1])
         assert [str(path) in x.message and "its own path" in x.message for x in caplog.records] == [True] * run
-    log = open_log(path)
-    assert read_all(log).rewards_R.tolist() == [1.0]
+    log = read_log(path)
+    assert log.frame.reward.tolist() == [1.0]
     assert [log.notes[text] for text in log.notes.doubts] == [1]
     assert "earlier run in the same file" in log.notes.doubts[0]
     caplog.clear()
@@ -189,8 +172,8 @@ def test_rows_that_a_resume_repeats_are_no_earlier_run(tmp_path, stated):
         if step == 4:
             writer.resume(4)
         writer.append(step, ["a"], [1.0], [1], [0.5], [1], **more)
-    log = open_log(tmp_path / "ledger.jsonl")
-    assert read_all(log).step_R.tolist() == [3, 4, 5]
+    log = read_log(tmp_path / "ledger.jsonl")
+    assert log.frame.step.tolist() == [3, 4, 5]
     assert (log.notes["row voided by a resume"], log.notes.doubts) == (2, [])
 
 
@@ -202,5 +185,5 @@ def test_every_row_of_a_run_states_its_success(tmp_path):
         writer.append(step, ["a", "b"], rewards, [1, 1], [0.5] * 2, [1, 1], success_R=[0.0, 1.0])
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [row["success"] for row in rows] == [0.0, 1.0] * 2
-    log = read_all(open_log(path))
-    assert (log.success_R.tolist(), log.rewards_R.tolist()) == ([0.0, 1.0] * 2, [0.0, 1.0, 0.5, 1.2])
+    log = read_log(path)
+    assert (log.frame.success.tolist(), log.frame.reward.tolist()) == ([0.0, 1.0] * 2, [0.0, 1.0, 0.5, 1.2])

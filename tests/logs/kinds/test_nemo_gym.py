@@ -11,7 +11,7 @@ from datasets import Dataset
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import text_id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 from budgetalloc.training.prompt_features import features_of
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.warm_start import read_counts
@@ -23,9 +23,9 @@ IDS = [text_id(chat) for chat in CHATS]
 
 
 def read(path, **asked):
-    log = open_log(path, **asked)
+    log = read_log(path, **asked)
     assert log.kind == "nemo-gym"
-    return read_all(log), log.notes
+    return log, log.notes
 
 
 def rows():
@@ -44,27 +44,27 @@ def write(path, records):
 
 def test_the_rewards_of_all_rollouts_are_read(tmp_path):
     ledger, notes = read(FILE)
-    assert ledger.ids_R == [IDS[0]] * 4 + [IDS[1]] * 4 + [IDS[2]] * 3
-    assert ledger.rewards_R.tolist() == [1, 0, 1, 1, 0, 0, 0, 0, 0.5, 1, 0]
-    assert ledger.lengths_R.tolist() == [4, 9, 4, 5, 8, 8, 9, 7, 3, 3, 3]
-    assert set(ledger.step_R.tolist()) == {0}
+    assert ledger.frame.prompt.tolist() == [IDS[0]] * 4 + [IDS[1]] * 4 + [IDS[2]] * 3
+    assert ledger.frame.reward.tolist() == [1, 0, 1, 1, 0, 0, 0, 0, 0.5, 1, 0]
+    assert ledger.frame.length.tolist() == [4, 9, 4, 5, 8, 8, 9, 7, 3, 3, 3]
+    assert set(ledger.frame.step.tolist()) == {0}
     assert dict(notes) == {"no steps: a profile is taken as one step": 1}
     shutil.copy(FILE, tmp_path / "x_reward_profiling.jsonl")
-    assert len(read(tmp_path)[0].ids_R) == 11
+    assert len(read(tmp_path)[0]) == 11
 
 
 def test_other_names_and_values():
-    assert read(FILE, prompt_id="task_id")[0].ids_R[::5] == ["d0", "d1", "d2"]
-    assert read(FILE, prompt_id="_ng_task_index")[0].ids_R[::5] == [0, 1, 2]
-    assert read(FILE, reward="output_tokens", success="reward")[0].success_R.tolist()[:2] == [1, 0]
-    assert open_log(FILE).texts(IDS[1:2]) == {IDS[1]: "5 + 2 ="}
+    assert read(FILE, prompt="task_id")[0].frame.prompt.tolist()[::5] == ["d0", "d1", "d2"]
+    assert read(FILE, prompt="_ng_task_index")[0].frame.prompt.tolist()[::5] == [0, 1, 2]
+    assert read(FILE, reward="output_tokens", success="reward")[0].frame.success.tolist()[:2] == [1, 0]
+    assert read_log(FILE).texts[IDS[1]] == "5 + 2 ="
 
 
 def test_a_profile_without_rollouts_is_read_where_rewards_were_0_and_1(tmp_path):
     path = write(tmp_path / "p.jsonl", without_rollouts())
     ledger, notes = read(path)
-    assert ledger.ids_R == [IDS[0]] * 4 + [IDS[1]] * 4
-    assert ledger.rewards_R.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert ledger.frame.prompt.tolist() == [IDS[0]] * 4 + [IDS[1]] * 4
+    assert ledger.frame.reward.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
     assert notes["row without the rewards of its rollouts, or the number of them"] == 1  # its rewards were graded
     assert len(notes.doubts) == 1
 
@@ -74,28 +74,26 @@ def test_a_profile_without_rollouts_is_read_where_rewards_were_0_and_1(tmp_path)
 )
 def test_a_mean_that_does_not_determine_the_rewards_is_not_guessed_from(tmp_path, change):
     path = write(tmp_path / "p.jsonl", [without_rollouts()[0] | change, without_rollouts()[1]])
-    assert set(read(path)[0].ids_R) == {IDS[1]}
+    assert set(read(path)[0].frame.prompt.tolist()) == {IDS[1]}
 
 
 def test_a_profile_without_the_number_of_rollouts_cannot_be_used(tmp_path):
     path = write(tmp_path / "p.jsonl", without_rollouts("num_rollouts"))
     ledger, notes = read(path)
-    assert ledger.ids_R == []
+    assert ledger.frame.prompt.tolist() == []
     assert notes["row without the rewards of its rollouts, or the number of them"] == 3
     dataset = Prompts(Dataset.from_list([{"prompt": chat} for chat in CHATS]))
     with pytest.raises(InputError, match="rollouts of 0 of the 3 prompts"):
         features_of(dataset, path)
 
 
-def test_broken_rows_and_large_rows_are_counted(tmp_path):
+def test_broken_rows_are_counted(tmp_path):
     first = rows()[0]
     odd = [{"mean/reward": 1}, first | {"rollout_infos": [5]}, first | {"sample": {}, "_ng_task_index": None}]
-    odd += [first | {"rollout_infos": [{"reward": 1.0}] * 5}]
     path = write(tmp_path / "p.jsonl", rows() + odd)
-    ledger, notes = read(path, max_row=4)
-    assert len(ledger.ids_R) == 11
+    ledger, notes = read(path)
+    assert len(ledger) == 11
     assert notes["broken row"] == 3
-    assert notes["row of more than max_row=4 rollouts, skipped"] == 1
 
 
 def test_a_profile_starts_a_training_and_one_of_other_prompts_is_refused():

@@ -8,32 +8,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 
 FILES = Path(__file__).parent / "files" / "prime_rl"
 
 
 def read(path, **asked):
-    log = open_log(path, **asked)
+    log = read_log(path, **asked)
     assert log.kind == "prime-rl"
-    return read_all(log), dict(log.notes)
+    return log, dict(log.notes)
 
 
 def test_files_of_steps_are_read_in_the_order_of_numbers_whatever_the_shape_of_their_rows():
     ledger, notes = read(FILES / "rollouts")
-    assert ledger.step_R.tolist() == [0] * 4 + [2] * 4 + [10] * 2  # the rollouts of the evaluation are not there
-    assert ledger.ids_R[:8] == ["coins/0"] * 4 + ["coins/1"] * 4
-    (task,) = set(ledger.ids_R[8:])
+    assert ledger.frame.step.tolist() == [0] * 4 + [2] * 4 + [10] * 2  # the rollouts of the evaluation are not there
+    assert ledger.frame.prompt.tolist()[:8] == ["coins/0"] * 4 + ["coins/1"] * 4
+    (task,) = set(ledger.frame.prompt.tolist()[8:])
     assert len(task) == 64  # the hash of the task
-    assert ledger.rewards_R.tolist() == [0, 0, 0, 0, 0, 0, 1, 1.5, 1, 1]
-    assert ledger.lengths_R.tolist() == [3] * 7 + [2, 3, 3]
+    assert ledger.frame.reward.tolist() == [0, 0, 0, 0, 0, 0, 1, 1.5, 1, 1]
+    assert ledger.frame.length.tolist() == [3] * 7 + [2, 3, 3]
     assert notes == {"reward outside [0, 1]": 1}
 
 
 def test_of_a_stream_training_counts_at_the_step_in_which_it_arrived():
     ledger, notes = read(FILES / "traces.jsonl.gz")
-    assert ledger.step_R.tolist() == [1] * 3 + [2] * 3 + [3] * 4
-    assert np.isnan(ledger.rewards_R[3])  # a call failed
+    assert ledger.frame.step.tolist() == [1] * 3 + [2] * 3 + [3] * 4
+    assert np.isnan(ledger.frame.reward[3])  # a call failed
     assert notes["row of an evaluation"] == 2
     assert notes["row without a reward"] == 1
 
@@ -43,22 +43,22 @@ def test_the_output_folder_of_a_run_is_enough(tmp_path, place):
     shutil.copytree(FILES / "rollouts", tmp_path / place / "rollouts")
     (tmp_path / "rollouts.toml").write_text("")
     ledger, _ = read(tmp_path)
-    assert len(ledger.ids_R) == 10
+    assert len(ledger) == 10
 
 
 def test_one_file_of_a_step_and_a_stream_in_a_folder_are_found(tmp_path):
     ledger, _ = read(FILES / "rollouts" / "step_2" / "train_rollouts.jsonl")
-    assert ledger.step_R.tolist() == [2] * 4
+    assert ledger.frame.step.tolist() == [2] * 4
     (tmp_path / "monitor").mkdir()
     (tmp_path / "monitor" / "traces.jsonl").write_bytes(gzip.decompress((FILES / "traces.jsonl.gz").read_bytes()))
-    assert len(read(tmp_path)[0].ids_R) == 10
+    assert len(read(tmp_path)[0]) == 10
 
 
 def test_a_stream_out_of_order_is_sorted(tmp_path):
     rows = gzip.decompress((FILES / "traces.jsonl.gz").read_bytes()).splitlines(keepends=True)
     (tmp_path / "traces.jsonl").write_bytes(b"".join(reversed(rows)))
-    ledger, notes = read(tmp_path / "traces.jsonl", chunk=2)
-    assert ledger.step_R.tolist() == [1] * 3 + [2] * 3 + [3] * 4
+    ledger, notes = read(tmp_path / "traces.jsonl")
+    assert ledger.frame.step.tolist() == [1] * 3 + [2] * 3 + [3] * 4
     assert notes["steps out of order, sorted"] == 1
     assert notes["row of an evaluation"] == 2  # counted once, although the file is read twice
 
@@ -80,10 +80,10 @@ def test_a_folder_of_steps_with_episodes_is_read_by_the_numbers_of_its_folders(t
     whole, _ = read(FILES / "traces.jsonl.gz")
     for path in (tmp_path, tmp_path / "traces"):
         ledger, notes = read(path)
-        assert ledger.step_R.tolist() == [10] * 3 + [11] * 3 + [12] * 4
-        assert sorted(ledger.ids_R) == sorted(whole.ids_R)
+        assert ledger.frame.step.tolist() == [10] * 3 + [11] * 3 + [12] * 4
+        assert sorted(ledger.frame.prompt.tolist()) == sorted(whole.frame.prompt.tolist())
         assert "broken row" not in notes
-    assert read(tmp_path / "traces" / "step_11" / "train" / "traces.jsonl")[0].step_R.tolist() == [11] * 3
+    assert read(tmp_path / "traces" / "step_11" / "train" / "traces.jsonl")[0].frame.step.tolist() == [11] * 3
 
 
 def compressed(path, parts):
@@ -108,12 +108,11 @@ def test_a_stream_in_chunks_is_read_sealed_or_not(tmp_path):
     (folder / "00002.jsonl").write_bytes(b"".join(rows[6:]) + rows[0][:50])
     whole, _ = read(FILES / "traces.jsonl.gz")
     for path in (folder, tmp_path):
-        ledger, notes = read(path, chunk=3)
-        assert ledger.step_R.tolist() == whole.step_R.tolist()
-        assert ledger.ids_R == whole.ids_R
+        ledger, notes = read(path)
+        assert ledger.frame.step.tolist() == whole.frame.step.tolist()
+        assert ledger.frame.prompt.tolist() == whole.frame.prompt.tolist()
         assert notes["broken row"] == 1
         assert notes["row of an evaluation"] == 2
-    assert [x.name for x in open_log(folder).files()] == ["00000.jsonl.zst", "00001.jsonl", "00002.jsonl"]
 
 
 def test_a_damaged_chunk_costs_what_follows_in_it(tmp_path):
@@ -125,7 +124,7 @@ def test_a_damaged_chunk_costs_what_follows_in_it(tmp_path):
     ledger, notes = read(tmp_path)
     assert notes["file that ends early"] == 1
     (tmp_path / "00000.jsonl.zst").unlink()
-    assert ledger.ids_R == read(tmp_path)[0].ids_R != []
+    assert ledger.frame.prompt.tolist() == read(tmp_path)[0].frame.prompt.tolist() != []
 
 
 def test_a_torn_line_costs_one_line(tmp_path):
@@ -135,6 +134,6 @@ def test_a_torn_line_costs_one_line(tmp_path):
     with (folder / "step_0" / "train_rollouts.jsonl").open("a") as extra:
         extra.write(json.dumps({"example_id": 0, "prompt": "", "reward": "?"}) + "\n")
     ledger, notes = read(folder)
-    assert len(ledger.ids_R) == 9 + 1
+    assert len(ledger) == 9 + 1
     assert notes["broken row"] == 1
     assert notes["row without a reward"] == 1

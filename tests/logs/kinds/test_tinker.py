@@ -10,7 +10,7 @@ import pytest
 
 from budgetalloc.beliefs.ids import text_id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 
 FILES = Path(__file__).parent / "files" / "tinker"
 NAME = "train_rollout_summaries.jsonl"
@@ -18,9 +18,9 @@ SUM, OTHER = (text_id([{"role": "user", "content": text}]) for text in ("3 + 4 =
 
 
 def read(path, **asked):
-    log = open_log(path, **asked)
+    log = read_log(path, **asked)
     assert log.kind == "tinker"
-    return read_all(log), log.notes
+    return log, log.notes
 
 
 def rows(number=2):
@@ -35,46 +35,45 @@ def write(path, records):
 
 def test_iterations_are_steps_and_prompts_are_hashes_of_their_messages():
     ledger, notes = read(FILES)
-    assert ledger.step_R.tolist() == [2] * 4 + [10] * 2
-    assert ledger.ids_R == [SUM, SUM, OTHER, OTHER, OTHER, OTHER]
-    assert ledger.rewards_R.tolist() == [1, 0, -0.1, 0, 1, 1]
-    assert ledger.lengths_R.tolist() == [3, 4, 3, 4, 3, 4]
-    assert ledger.counts_R.tolist() == [2] * 6
+    assert ledger.frame.step.tolist() == [2] * 4 + [10] * 2
+    assert ledger.frame.prompt.tolist() == [SUM, SUM, OTHER, OTHER, OTHER, OTHER]
+    assert ledger.frame.reward.tolist() == [1, 0, -0.1, 0, 1, 1]
+    assert ledger.frame.length.tolist() == [3, 4, 3, 4, 3, 4]
     assert dict(notes) == {"reward outside [0, 1]": 1}
     assert notes.doubts == []
 
 
 def test_a_metric_is_the_reward_or_the_success():
     ledger, _ = read(FILES, success="correct")
-    assert ledger.success_R.tolist() == [1, 0, 0, 0, 1, 1]
-    assert read(FILES, reward={"correct": 1.0, "format": 0.5})[0].rewards_R.tolist() == [1.5, 0.5, 0, 0.5, 1.5, 1.5]
+    assert ledger.frame.success.tolist() == [1, 0, 0, 0, 1, 1]
+    assert read(FILES, reward={"correct": 1.0, "format": 0.5})[0].frame.reward.tolist() == [1.5, 0.5, 0, 0.5, 1.5, 1.5]
 
 
 def test_one_file_one_folder_of_an_iteration_and_gzip(tmp_path):
     folder = shutil.copytree(FILES, tmp_path / "run")
     for place in (folder / "iteration_000002" / NAME, folder / "iteration_000002"):
-        assert read(place)[0].step_R.tolist() == [2] * 4
+        assert read(place)[0].frame.step.tolist() == [2] * 4
     file = folder / "iteration_000010" / NAME
     file.with_name(NAME + ".gz").write_bytes(gzip.compress(file.read_bytes()))
     file.unlink()
-    assert read(folder)[0].step_R.tolist() == [2] * 4 + [10] * 2
+    assert read(folder)[0].frame.step.tolist() == [2] * 4 + [10] * 2
 
 
 def test_texts_of_the_prompts():
-    assert open_log(FILES).texts([OTHER, "x"]) == {OTHER: "5 + 2 ="}
+    assert read_log(FILES).texts == {SUM: "3 + 4 =", OTHER: "5 + 2 ="}
 
 
 def test_without_messages_a_group_is_a_prompt_of_its_own_and_that_is_said(tmp_path):
     records = [record | {"steps": [record["steps"][0] | {"trace": None}]} for record in rows()]
     ledger, notes = read(write(tmp_path / "iteration_000002" / NAME, records))
-    assert ledger.ids_R == ["2/0", "2/0", "2/1", "2/1"]
+    assert ledger.frame.prompt.tolist() == ["2/0", "2/0", "2/1", "2/1"]
     assert len(notes.doubts) == 1
     assert "each group of an iteration is taken as a prompt of its own" in notes.doubts[0]
     for number, record in enumerate(records):
         record["trajectory_metrics"] = {"task": f"t{number // 2}"}
     path = write(tmp_path / "iteration_000002" / NAME, records)
-    ledger, notes = read(path, prompt_id="task")
-    assert ledger.ids_R == ["t0", "t0", "t1", "t1"]
+    ledger, notes = read(path, prompt="task")
+    assert ledger.frame.prompt.tolist() == ["t0", "t0", "t1", "t1"]
     assert notes.doubts == []
 
 
@@ -86,14 +85,13 @@ def test_evaluations_broken_rows_and_new_columns_are_counted(tmp_path):
     with (tmp_path / NAME).open("a") as file:
         file.write('{"torn')
     ledger, notes = read(tmp_path)
-    assert ledger.ids_R == [SUM, SUM, OTHER, OTHER, SUM, SUM, "2/7"]
-    assert np.isnan(ledger.rewards_R[5])
+    assert ledger.frame.prompt.tolist() == [SUM, SUM, OTHER, OTHER, SUM, SUM, "2/7"]
+    assert np.isnan(ledger.frame.reward[5])
     assert notes["row of an evaluation"] == 1
-    assert notes["broken row"] == ledger.broken == 3
-    assert notes["unknown column 'new'"] == 1
+    assert notes["broken row"] == ledger.notes["broken row"] == 3
 
 
 def test_a_file_of_another_program_with_this_name_is_no_log_of_tinker(tmp_path):
     write(tmp_path / "iteration_000001" / NAME, [{"uid": "a", "reward": 1.0, "input_prompt": "1|2"}])
     with pytest.raises(InputError, match="does not contain a log of a known kind"):
-        open_log(tmp_path)
+        read_log(tmp_path)

@@ -1,7 +1,6 @@
 """TRL's completions, in files that TRL wrote. tests/trl/test_completions.py reads a run of the trainer itself."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from budgetalloc.beliefs.ids import text_id
 from budgetalloc.errors import InputError
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -19,8 +18,8 @@ CHOSEN = "success taken as {}=1, the reward function whose values were 0 and 1 o
 
 
 def read(path, **asked):
-    log = open_log(path, **asked)
-    return read_all(log), dict(log.notes)
+    log = read_log(path, **asked)
+    return log, dict(log.notes)
 
 
 def rows_of_two():
@@ -31,11 +30,10 @@ def rows_of_two():
 def test_a_row_is_a_rollout_of_the_prompt_at_the_step_of_its_file():
     ledger, notes = read(FILES / "two", reward="low_digit")
     rows = rows_of_two()
-    assert ledger.step_R.tolist() == [row["step"] for row in rows] == [1] * 8 + [2] * 8
-    assert ledger.ids_R == [text_id(row["prompt"]) for row in rows]
-    assert ledger.rewards_R.tolist() == [row["low_digit"] for row in rows]
-    assert set(ledger.counts_R.tolist()) == {4}
-    assert set(ledger.lengths_R.tolist()) == {-1}
+    assert ledger.frame.step.tolist() == [row["step"] for row in rows] == [1] * 8 + [2] * 8
+    assert ledger.frame.prompt.tolist() == [text_id(row["prompt"]) for row in rows]
+    assert ledger.frame.reward.tolist() == [row["low_digit"] for row in rows]
+    assert ledger.frame.length.isna().all()
     assert notes == {"length unknown": 16, "unknown column 'short'": 16, "unknown column 'note'": 16}
 
 
@@ -43,10 +41,10 @@ def test_several_reward_functions_are_summed_and_it_is_said():
     ledger, notes = read(FILES / "two")
     rows = rows_of_two()
     assert any(row["short"] is None for row in rows)  # a function that did not score adds nothing, as in TRL
-    assert ledger.rewards_R.tolist() == [row["low_digit"] + (row["short"] or 0) for row in rows]
+    assert ledger.frame.reward.tolist() == [row["low_digit"] + (row["short"] or 0) for row in rows]
     assert notes["reward taken as the sum of low_digit, short, each with weight 1"] == 1
     weighted, notes = read(FILES / "two", reward={"low_digit": 1, "short": 0.25})
-    assert weighted.rewards_R.tolist() == [row["low_digit"] + 0.25 * (row["short"] or 0) for row in rows]
+    assert weighted.frame.reward.tolist() == [row["low_digit"] + 0.25 * (row["short"] or 0) for row in rows]
     assert set(notes) == {"length unknown", "unknown column 'note'", CHOSEN.format("low_digit")}
 
 
@@ -58,22 +56,49 @@ def test_weights_that_do_not_explain_the_advantages_are_told(tmp_path):
         table["advantage"] = total - total.mean()
         (tmp_path / name).mkdir()
         table.to_parquet(tmp_path / name / "completions_00001.parquet")
-    told = [any("do not follow that sum" in note for note in read(tmp_path / name)[1]) for name in ("ones", "others")]
-    assert told == [False, True]
+    said = {name: [note for note in read(tmp_path / name)[1] if "follow" in note] for name in ("ones", "others")}
+    assert said["ones"] == []
+    assert said["others"][0].startswith("reward taken as low_digit, whose order the advantages follow, and not short")
+    table["advantage"] = [0.0, 1.0, 2.0, 3.0] * 2
+    table.to_parquet(tmp_path / "others" / "completions_00001.parquet")
+    assert any("do not follow that sum" in note for note in read(tmp_path / "others")[1])
     assert not any("follow" in x for x in read(tmp_path / "others", reward={"low_digit": 1, "short": 0.25})[1])
+
+
+def test_numbers_beside_the_completions_are_no_rewards(tmp_path):
+    """TRL writes what a reward function logs with `log_extra` between the rewards. The advantages tell them apart."""
+    right = [0.0, 1.0, 1.0, 1.0]
+    columns = {"step": [1] * 4, "prompt": list("aabb"), "completion": list("wxyz"), "confidence": [0.25] * 4}
+    columns |= {"right": right, "judge_seconds": [1.5, 2.5, 3.5, 4.5], "advantage": [-0.7, 0.7, 0.0, 0.0]}
+    pq.write_table(pa.table(columns), tmp_path / "completions_00001.parquet")
+    ledger, _ = read(tmp_path)
+    assert ledger.frame.reward.tolist() == ledger.frame.success.tolist() == right
+    assert ledger.notes.doubts[0].startswith("reward taken as right, whose order the advantages follow")
+
+
+def test_tables_that_wandb_keeps_of_the_completions_are_read(tmp_path):
+    """The last table is logged twice, as at the end of a run."""
+    names = ["step", "prompt", "completion", "right", "advantage"]
+    for at, step in enumerate((1, 2, 2)):
+        rows = [[step, "ab"[k // 2], f"{step} {k}", float(k == 0), 0.5] for k in range(4)]
+        (tmp_path / f"completions_{at}_0a1b2c.table.json").write_text(json.dumps({"columns": names, "data": rows}))
+    ledger, notes = read(tmp_path)
+    assert (ledger.kind, ledger.frame.step.tolist()) == ("trl", [1] * 4 + [2] * 4)
+    assert ledger.frame.reward.tolist() == [1.0, 0.0, 0.0, 0.0] * 2
+    assert notes["row logged again at a step that generated nothing"] == 4
 
 
 def test_a_batch_that_serves_two_steps_is_taken_once():
     ledger, notes = read(FILES / "reuse", reward="low_digit")
-    assert ledger.step_R.tolist() == [1] * 16
+    assert ledger.frame.step.tolist() == [1] * 16
     assert notes["row logged again at a step that generated nothing"] == 16
 
 
 def test_chat_messages_are_hashed_as_they_are():
     ledger, _ = read(FILES / "chat")
     prompts = [row["prompt"] for row in pq.read_table(FILES / "chat" / "completions_00003.parquet").to_pylist()]
-    assert ledger.ids_R == [text_id(prompt) for prompt in prompts]
-    assert len(set(ledger.ids_R)) == 2
+    assert ledger.frame.prompt.tolist() == [text_id(prompt) for prompt in prompts]
+    assert len(set(ledger.frame.prompt.tolist())) == 2
 
 
 def test_the_folder_of_the_trainer_is_enough_and_steps_sort_as_numbers(tmp_path):
@@ -83,7 +108,7 @@ def test_the_folder_of_the_trainer_is_enough_and_steps_sort_as_numbers(tmp_path)
         shutil.copy(FILES / "two" / f"completions_0000{of}.parquet", folder / f"completions_{step:05d}.parquet")
     (folder / "completions_00002.parquet.tmp").write_text("of another program")
     ledger, _ = read(tmp_path)
-    assert ledger.step_R.tolist() == [99_999] * 8 + [100_000] * 8
+    assert ledger.frame.step.tolist() == [99_999] * 8 + [100_000] * 8
 
 
 def test_files_that_differ_or_cannot_be_read_are_counted(tmp_path):
@@ -91,13 +116,11 @@ def test_files_that_differ_or_cannot_be_read_are_counted(tmp_path):
     other = pq.read_table(folder / "completions_00001.parquet").drop_columns(["short", "note"])
     pq.write_table(other, folder / "completions_00005.parquet")
     (folder / "completions_00003.parquet").write_bytes((folder / "completions_00001.parquet").read_bytes()[:2000])
-    os.utime(folder / "completions_00005.parquet", (0, 0))
     ledger, notes = read(folder)
-    assert ledger.step_R.tolist() == [1] * 8 + [2] * 8 + [5] * 8
-    assert notes["file that cannot be read"] == 1
+    assert ledger.frame.step.tolist() == [1] * 8 + [2] * 8 + [5] * 8
+    assert notes["file that cannot be read to its end"] == 1
     assert notes["step without a file (logging_steps=1 logs every step)"] == 1
-    assert notes["file older than that of an earlier step: left by another run?"] == 1
-    with pytest.raises(InputError, match=r"reward=.*completions_00005.parquet has no column 'short'"):
+    with pytest.raises(InputError, match=r"reward='short': the log has no column 'short'"):
         read(folder, reward={"low_digit": 1, "short": 1})
 
 
@@ -105,21 +128,21 @@ def test_a_prompt_id_logged_beside_the_reward_names_the_prompt(tmp_path):
     table = pq.read_table(FILES / "two" / "completions_00001.parquet")
     named = table.append_column("uid", pa.array([*range(7), None]))
     pq.write_table(named, tmp_path / "completions_00001.parquet")
-    ledger, notes = read(tmp_path, prompt_id="uid", reward="short")
-    assert ledger.ids_R == list(range(7))
+    ledger, notes = read(tmp_path, prompt="uid", reward="short")
+    assert ledger.frame.prompt.tolist() == list(range(7))
     assert notes["row without a prompt"] == 1
-    with pytest.raises(InputError, match="prompt_id='id'"):
-        read(tmp_path, prompt_id="id")
+    with pytest.raises(InputError, match="prompt='id'"):
+        read(tmp_path, prompt="id")
     pq.write_table(named.rename_columns([*table.column_names, "prompt_id"]), tmp_path / "completions_00001.parquet")
-    assert read(tmp_path, reward="short")[0].ids_R == list(range(7))
+    assert read(tmp_path, reward="short")[0].frame.prompt.tolist() == list(range(7))
 
 
 def test_a_reward_that_no_function_gave_is_none(tmp_path):
     table = pq.read_table(FILES / "two" / "completions_00001.parquet").drop_columns(["low_digit"])
     pq.write_table(table, tmp_path / "completions_00001.parquet")
     ledger, notes = read(tmp_path)
-    assert np.isnan(ledger.rewards_R).tolist() == [x is None for x in table.column("short").to_pylist()]
-    assert notes["row without a reward"] == int(np.isnan(ledger.rewards_R).sum()) > 0
+    assert np.isnan(ledger.frame.reward).tolist() == [x is None for x in table.column("short").to_pylist()]
+    assert notes["row without a reward"] == int(np.isnan(ledger.frame.reward).sum()) > 0
     pq.write_table(table.drop_columns(["short"]), tmp_path / "completions_00001.parquet")
     with pytest.raises(InputError, match="none of which is a reward"):
         read(tmp_path)
@@ -142,20 +165,20 @@ def test_steps_that_evaluated_are_left_out_where_a_checkpoint_tells(tmp_path):
     (tmp_path / "checkpoint-6").mkdir()
     history = [{"step": step, "loss": 1.0} for step in range(1, 7)] + [{"step": s, "eval_loss": 1.0} for s in (2, 4, 6)]
     (tmp_path / "checkpoint-6" / "trainer_state.json").write_text(json.dumps({"log_history": history}))
-    log = open_log(tmp_path)
-    assert set(read_all(log).step_R.tolist()) == {1, 3, 5}
+    log = read_log(tmp_path)
+    assert set(log.frame.step.tolist()) == {1, 3, 5}
     said = "row of a step with an evaluation, left out: TRL overwrites the training's completions there"
     assert log.notes[said] == 48
     assert log.notes.doubts == [said]
     for broken in ("{", "[]", '{"log_history": 5}', '{"log_history": [{"eval_loss": 1, "step": 1e400}]}'):
         (tmp_path / "checkpoint-6" / "trainer_state.json").write_text(broken)
-        assert len(set(read_all(open_log(tmp_path)).step_R.tolist())) == 6
+        assert len(set(read_log(tmp_path).frame.step.tolist())) == 6
 
 
 def test_without_a_checkpoint_prompts_that_come_at_regular_steps_are_said(tmp_path):
     logged(tmp_path / "completions", 9, every=2, evaluated=2)
-    log = open_log(tmp_path)
-    assert len(read_all(log).ids_R) == 9 * 16
+    log = read_log(tmp_path)
+    assert len(log) == 9 * 16
     assert log.notes.doubts == ["row of a prompt that occurs at regular steps only: is it from evaluations?"]
     assert log.notes[log.notes.doubts[0]] == 4 * 8
 
@@ -172,8 +195,7 @@ def test_epochs_in_a_fixed_or_random_order_are_no_evaluations(tmp_path, pool):
             rewards = [float(k % 3 == 0) for k in range(16)]
             table = {"prompt": texts, "completion": [f"{step} {k}" for k in range(16)], "f": rewards}
             pq.write_table(pa.table(table), folder / f"completions_{step:05d}.parquet")
-        log = open_log(tmp_path / name)
-        read_all(log)
+        log = read_log(tmp_path / name)
         assert log.notes.doubts == []
 
 
@@ -184,8 +206,8 @@ def test_epochs_in_a_fixed_or_random_order_are_no_evaluations(tmp_path, pool):
         ("prompt", [b"x", b"\xff", b"y", None], {}, {"row without a prompt": 4}),
         ("advantage", ["a", "b", "c", "d"], {}, {}),
         ("advantage", [[1.0], [], None, [2.0]], {}, {}),
-        ("f", ["x", "y", "z", ""], {"reward": "f"}, "reward='f': the column .* holds string, not numbers"),
-        ("f", [[1.0]] * 4, {"reward": "f"}, "holds list.*, not numbers"),
+        ("f", ["x", "y", "z", ""], {"reward": "f"}, "reward='f': the column .* holds a str, not numbers"),
+        ("f", [[1.0]] * 4, {"reward": "f"}, "holds a list, not numbers"),
         ("f", [[1.0]] * 4, {"success": "f"}, "success='f': .* not numbers"),
         ("step", pa.array([2**63 + 5] * 4, pa.uint64()), {}, {}),
     ],
@@ -206,8 +228,8 @@ def test_success_is_the_reward_function_that_is_named(tmp_path):
     ledger, _ = read(FILES / "two", success="low_digit")
     total, _ = read(FILES / "two")
     alone, _ = read(FILES / "two", reward="low_digit")
-    np.testing.assert_array_equal(ledger.success_R, alone.rewards_R)
-    np.testing.assert_array_equal(ledger.rewards_R, total.rewards_R)
+    np.testing.assert_array_equal(ledger.frame.success, alone.frame.reward)
+    np.testing.assert_array_equal(ledger.frame.reward, total.frame.reward)
 
 
 def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
@@ -217,16 +239,14 @@ def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
     pq.write_table(pa.table({**shared, "prompt": ["What is 2 + 2?"] * 2}), tmp_path / "completions_00001.parquet")
     (tmp_path / "completions_00002.parquet").write_bytes(b"PAR1 damaged PAR1")
     pq.write_table(pa.table({**shared, "prompt": [chat, chat]}), tmp_path / "completions_00003.parquet")
-    wanted = [text_id("What is 2 + 2?"), text_id(chat), "unknown"]
+    wanted = [text_id("What is 2 + 2?"), text_id(chat)]
     texts = {wanted[0]: "What is 2 + 2?", wanted[1]: "What is 3 + 3?"}
-    assert open_log(tmp_path).texts(wanted) == texts
-    assert open_log(tmp_path).texts(wanted[:1]) == {wanted[0]: "What is 2 + 2?"}
-    assert open_log(tmp_path).texts([]) == {}
+    assert read_log(tmp_path).texts == texts
     named = tmp_path / "named"
     named.mkdir()
     table = pa.table({**shared, "prompt": ["a text", "another"], "prompt_id": [7, 8]})
     pq.write_table(table, named / "completions_00001.parquet")
-    assert open_log(named).texts([8, 9]) == {8: "another"}
+    assert read_log(named).texts == {7: "a text", 8: "another"}
 
 
 def completions(folder, steps, **functions):
@@ -259,21 +279,19 @@ def test_success_is_chosen_as_the_callback_chooses_it(tmp_path, functions, weigh
     names = [name for name in functions if name != "none"]
     scores_RF = np.array([functions[name] for name in names]).T
     scoring = Scoring(names, [(weights or {}).get(name, 1.0) for name in names], quiet=True)
-    chosen = scoring.measure(log.rewards_R[:8], scores_RF)
-    assert log.success_R[:8].tolist() == chosen.success(log.rewards_R[:8], scores_RF).tolist()
+    chosen = scoring.measure(log.frame.reward[:8], scores_RF)
+    assert log.frame.success[:8].tolist() == chosen.success(log.frame.reward[:8], scores_RF).tolist()
     assert any(note.startswith("success taken as ") for note in notes)
 
 
 def test_a_log_that_cannot_tell_success_asks_for_it(tmp_path):
-    none = open_log(completions(tmp_path / "none", [1], style=STYLE, length_penalty=[-x for x in STYLE]))
-    read_all(none)
+    none = read_log(completions(tmp_path / "none", [1], style=STYLE, length_penalty=[-x for x in STYLE]))
     assert any("success is not known" in x and "--success" in x for x in none.notes.doubts)
-    both = open_log(completions(tmp_path / "both", [1], right=RIGHT, tidy=TIDY))
-    read_all(both)
+    both = read_log(completions(tmp_path / "both", [1], right=RIGHT, tidy=TIDY))
     assert any("does not have their weights" in x and "--success" in x for x in both.notes.doubts)
     for asked in ({"success": "right"}, {"reward": {"right": 1.0, "tidy": 0.2}}, {"reward": "right"}):
-        log = open_log(tmp_path / "both", **asked)
-        assert read_all(log).success_R.tolist() == RIGHT
+        log = read_log(tmp_path / "both", **asked)
+        assert log.frame.success.tolist() == RIGHT
         assert not any("--success" in x for x in log.notes.doubts)
 
 
@@ -281,8 +299,7 @@ def test_a_function_that_leaves_the_range_later_is_asked_about(tmp_path):
     folder = completions(tmp_path / "c", [1], right=RIGHT, style=STYLE)
     table = pa.table({"prompt": ["x"] * 8, "completion": ["z"] * 8, "right": [2.0, *RIGHT[1:]], "style": STYLE})
     pq.write_table(table, folder / "completions_00002.parquet")
-    log = open_log(folder)
-    read_all(log)
+    log = read_log(folder)
     assert any(x.startswith("reward of right=1 outside [0, 1]") and "--success" in x for x in log.notes.doubts)
 
 
@@ -300,4 +317,4 @@ def test_missing_steps_are_in_the_headline(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "The log of A lacks 12 of the run's 15 steps" in said
     whole = completions(tmp_path / "whole", [1, 2], right=RIGHT)
-    assert open_log(whole).notes.missing == (0, 0)
+    assert read_log(whole).notes.missing == (0, 0)

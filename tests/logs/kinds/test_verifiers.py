@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 
 FILES = Path(__file__).parent / "files" / "verifiers"
 
@@ -17,9 +17,9 @@ def records(name):
 
 
 def read(path, **asked):
-    log = open_log(path, **asked)
+    log = read_log(path, **asked)
     assert log.kind == "verifiers"
-    return read_all(log), dict(log.notes)
+    return log, dict(log.notes)
 
 
 def write(path, rows):
@@ -30,22 +30,21 @@ def write(path, rows):
 def test_an_episode_is_a_rollout_of_its_task_with_the_weighted_sum_of_its_rewards():
     ledger, notes = read(FILES / "traces.jsonl.gz")
     episodes = records("traces.jsonl.gz")
-    assert ledger.ids_R == [x["task"]["key"] for x in episodes]
-    assert ledger.counts_R.tolist() == [4] * 12
-    assert ledger.step_R.tolist() == [0] * 12
+    assert ledger.frame.prompt.tolist() == [x["task"]["key"] for x in episodes]
+    assert ledger.frame.step.tolist() == [0] * 12
     sums = [x["traces"][0]["rewards"] for x in episodes]
     expected = [x["low"]["score"] + 0.5 * x["short"]["score"] if x else np.nan for x in sums]
-    np.testing.assert_array_equal(ledger.rewards_R, expected)
-    assert ledger.lengths_R.tolist() == [x["num_output_tokens"] or -1 for x in episodes]
+    np.testing.assert_array_equal(ledger.frame.reward, expected)
+    np.testing.assert_array_equal(ledger.frame.length, [x["num_output_tokens"] or np.nan for x in episodes])
     assert notes == {"row without a reward": 1, "length unknown": 1, "reward outside [0, 1]": 1}  # one call failed
 
 
 def test_a_flat_row_is_a_rollout_of_its_example():
     ledger, notes = read(FILES / "results.jsonl.gz")
     rows = records("results.jsonl.gz")
-    assert ledger.ids_R == [row["example_id"] for row in rows] == [0] * 4 + [1] * 4 + [2] * 4
-    assert ledger.rewards_R.tolist() == [row["reward"] for row in rows]
-    assert ledger.lengths_R.tolist() == [row["token_usage"]["output_tokens"] for row in rows]
+    assert ledger.frame.prompt.tolist() == [row["example_id"] for row in rows] == [0] * 4 + [1] * 4 + [2] * 4
+    assert ledger.frame.reward.tolist() == [row["reward"] for row in rows]
+    assert ledger.frame.length.tolist() == [row["token_usage"]["output_tokens"] for row in rows]
     assert notes == {"reward outside [0, 1]": 1}
 
 
@@ -53,10 +52,10 @@ def test_a_flat_row_is_a_rollout_of_its_example():
 def test_one_of_several_rewards_can_be_asked_for(name, tmp_path):
     write(tmp_path / name, records(f"{name}.gz"))
     low, notes = read(tmp_path, reward="low")
-    assert set(low.rewards_R[~np.isnan(low.rewards_R)].tolist()) == {0.0, 1.0}
+    assert set(low.frame.reward[~np.isnan(low.frame.reward)].tolist()) == {0.0, 1.0}
     both, _ = read(tmp_path, reward={"low": 1, "short": 0.5})
     every, _ = read(tmp_path)
-    np.testing.assert_array_equal(both.rewards_R, every.rewards_R)
+    np.testing.assert_array_equal(both.frame.reward, every.frame.reward)
     assert "reward outside [0, 1]" not in notes
 
 
@@ -64,7 +63,7 @@ def test_a_rollout_that_failed_has_no_reward_rather_than_zero(tmp_path):
     rows = records("results.jsonl.gz")
     rows[0] |= {"error": {"error_chain_repr": "ModelError"}, "reward": 0.0}
     ledger, notes = read(write(tmp_path / "results.jsonl", rows))
-    assert np.isnan(ledger.rewards_R[0])
+    assert np.isnan(ledger.frame.reward[0])
     assert notes["row without a reward"] == 1
 
 
@@ -73,19 +72,17 @@ def test_what_is_unknown_or_broken_is_counted(tmp_path):
     judge = json.loads(json.dumps(episodes[0]["traces"][0]))
     judge["agent"]["trainable"] = False
     episodes[0]["traces"].append(judge)
-    episodes[1]["colour"] = "red"
     episodes[2]["traces"] = []
     odd = [{"task": {}, "traces": [{}]}, {"task": {"key": "x"}, "traces": 3}, {"hello": 1}]
     ledger, notes = read(write(tmp_path / "traces.jsonl", [*episodes, *odd]))
-    assert len(ledger.ids_R) == 3
+    assert len(ledger) == 3
     assert notes["trace of a model that is not trained"] == 1
-    assert notes["unknown column 'colour'"] == 1
     assert notes["broken row"] == 3
     assert notes["row without a reward"] == 1  # the episode that has no trace was spent all the same
 
 
 def test_a_column_of_the_task_can_name_the_prompt(tmp_path):
-    ledger, _ = read(FILES / "traces.jsonl.gz", prompt_id="limit")
-    assert ledger.ids_R == [0] * 4 + [5] * 4 + [10] * 4
-    _, notes = read(FILES / "traces.jsonl.gz", prompt_id="absent")
+    ledger, _ = read(FILES / "traces.jsonl.gz", prompt="limit")
+    assert ledger.frame.prompt.tolist() == [0] * 4 + [5] * 4 + [10] * 4
+    _, notes = read(FILES / "traces.jsonl.gz", prompt="absent")
     assert notes == {"broken row": 12}

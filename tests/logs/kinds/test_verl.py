@@ -7,40 +7,40 @@ from pathlib import Path
 import numpy as np
 
 from budgetalloc.beliefs.ids import text_id
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
 
 FILES = Path(__file__).parent / "files" / "verl"
 
 
 def read(path, **asked):
-    log = open_log(path, **asked)
-    return read_all(log), dict(log.notes)
+    log = read_log(path, **asked)
+    return log, dict(log.notes)
 
 
 def test_every_file_is_a_step_in_the_order_of_numbers():
     ledger, notes = read(FILES)
     rows = [json.loads(line) for step in (1, 2, 10) for line in (FILES / f"{step}.jsonl").read_text().splitlines()]
-    assert ledger.step_R.tolist() == [row["step"] for row in rows] == [1] * 8 + [2] * 8 + [10] * 8
-    assert ledger.ids_R == [text_id(row["input"]) for row in rows]
-    assert ledger.rewards_R.tolist() == [row["score"] for row in rows]
+    assert ledger.frame.step.tolist() == [row["step"] for row in rows] == [1] * 8 + [2] * 8 + [10] * 8
+    assert ledger.frame.prompt.tolist() == [text_id(row["input"]) for row in rows]
+    assert ledger.frame.reward.tolist() == [row["score"] for row in rows]
     assert notes == {"unknown column 'acc'": 24, "unknown column 'request_id'": 24, "length unknown": 24}
 
 
 def test_another_reward_and_another_name_can_be_asked_for():
-    ledger, notes = read(FILES, reward="acc", prompt_id="request_id")
-    assert ledger.ids_R[:2] == ["r1-0", "r1-1"]
-    assert set(ledger.rewards_R.tolist()) == {0.0, 1.0}
+    ledger, notes = read(FILES, reward="acc", prompt="request_id")
+    assert ledger.frame.prompt.tolist()[:2] == ["r1-0", "r1-1"]
+    assert set(ledger.frame.reward.tolist()) == {0.0, 1.0}
     assert not any("unknown column" in note for note in notes)
     double, _ = read(FILES, reward={"acc": 0.5, "score": 0.5})
-    assert double.rewards_R.tolist() == ledger.rewards_R.tolist()
+    assert double.frame.reward.tolist() == ledger.frame.reward.tolist()
 
 
 def test_one_file_is_read_alone_and_one_of_several_steps_is_sorted(tmp_path):
     ledger, _ = read(FILES / "10.jsonl")
-    assert set(ledger.step_R.tolist()) == {10}
+    assert set(ledger.frame.step.tolist()) == {10}
     (tmp_path / "all.jsonl").write_text("".join((FILES / f"{step}.jsonl").read_text() for step in (10, 1)))
     ledger, notes = read(tmp_path / "all.jsonl")
-    assert ledger.step_R.tolist() == [1] * 8 + [10] * 8
+    assert ledger.frame.step.tolist() == [1] * 8 + [10] * 8
     assert notes["steps out of order, sorted"] == 1
 
 
@@ -51,7 +51,8 @@ def test_rows_that_are_broken_or_have_no_score_are_counted(tmp_path):
     with (folder / "2.jsonl").open("a") as file:
         file.write("".join(json.dumps(x) + "\n" for x in odd) + '{"input": "torn')
     ledger, notes = read(folder)
-    assert len(ledger.ids_R) == 24 + 2
-    assert np.isnan(ledger.rewards_R[16:18]).all()
+    assert len(ledger) == 24 + 2
+    assert np.isnan(ledger.frame.reward[16:18]).all()
     assert notes["row without a reward"] == 2
-    assert notes["broken row"] == ledger.broken == 3
+    assert notes["broken row"] == 2
+    assert notes["row without a prompt"] == 1

@@ -165,13 +165,13 @@ def test_stored_rows_replace_rows_without_signal_and_the_batch_keeps_its_size(bu
         assert {len(value) for name, value in batch.items() if name != "num_items_in_batch"} == {16}
         assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
         generated = Counter(tokens(output, at) for output in each for at in range(len(output["advantages"])))
-        assert (log.step_R == step).sum() == generated.total()
+        assert (log.frame.step.to_numpy() == step).sum() == generated.total()
         trained = [tokens(batch, at) for at in range(16)]
         assert Counter(trained[: len(fresh)]) <= generated
         if run.callback.policy.keep is None:  # no row with signal was dropped
-            here = log.step_R == step
-            ids = [name for name, at in zip(log.ids_R, here, strict=True) if at]
-            every_R = ba.group_advantages(log.rewards_R[here], ids)
+            here = log.frame.step.to_numpy() == step
+            ids = [name for name, at in zip(log.frame.prompt.tolist(), here, strict=True) if at]
+            every_R = ba.group_advantages(log.frame.reward.to_numpy()[here], ids)
             assert (batch["advantages"][: len(fresh)].abs() > 1e-6).sum() == (np.abs(every_R) > 1e-6).sum()
         for at, sample in enumerate(stored, start=len(fresh)):
             assert sample.step < step
@@ -181,8 +181,8 @@ def test_stored_rows_replace_rows_without_signal_and_the_batch_keeps_its_size(bu
     if policy == "uniform":
         again = ba.uniform(seed=1)
         for step in range(4):
-            at = np.flatnonzero(log.step_R == step)
-            again.observe([log.ids_R[k] for k in at], log.rewards_R[at])
+            at = np.flatnonzero(log.frame.step.to_numpy() == step)
+            again.observe([log.frame.prompt.tolist()[k] for k in at], log.frame.reward.to_numpy()[at])
         np.testing.assert_allclose(run.callback.policy.belief(range(24)).mean, again.belief(range(24)).mean)
 
 
@@ -270,12 +270,12 @@ def test_recompute_trains_on_the_stored_response_as_if_it_were_on_policy(build, 
     log = ba.Ledger.read(ledger)
     replaced = 0
     for swap, batch, [fresh], state, step in zip(
-        run.chosen, run.batches, run.fresh, run.weights, sorted(set(log.step_R)), strict=True
+        run.chosen, run.batches, run.fresh, run.weights, sorted(set(log.frame.step.to_numpy())), strict=True
     ):
-        here = log.step_R == step
-        ids = [name for name, at in zip(log.ids_R, here, strict=True) if at]
+        here = log.frame.step.to_numpy() == step
+        ids = [name for name, at in zip(log.frame.prompt.tolist(), here, strict=True) if at]
         assert len(ids) == 16
-        after_R = log.rewards_R[here].copy()
+        after_R = log.frame.reward.to_numpy()[here].copy()
         assert (after_R[swap.rows] == 0).all()  # the ledger has what was generated
         after_R[swap.rows] = 1.0
         expected = ba.group_advantages(after_R, ids)

@@ -92,8 +92,11 @@ def finish(worker, trainer, **how):
 def steps_of(path):
     """For each step, the prompts and the rewards of its rollouts."""
     log = ba.Ledger.read(path)
-    ids_R = np.array(log.ids_R)
-    return [(ids_R[log.step_R == at].tolist(), log.rewards_R[log.step_R == at]) for at in np.unique(log.step_R)]
+    ids_R = np.array(log.frame.prompt.tolist())
+    return [
+        (ids_R[log.frame.step.to_numpy() == at].tolist(), log.frame.reward.to_numpy()[log.frame.step.to_numpy() == at])
+        for at in np.unique(log.frame.step.to_numpy())
+    ]
 
 
 def assert_right(worker, server, ledger, shadow, baseline, scale):
@@ -142,8 +145,8 @@ def test_beliefs_learn_success_and_the_range_is_learned(build, ledger, success):
     trainer = build(worker, max_steps=2, **SAVES)
     finish(worker, trainer)
     log = ba.Ledger.read(ledger)
-    np.testing.assert_allclose(log.rewards_R, 2.5 + log.success_R)
-    assert set(log.success_R.tolist()) == {0.0, 1.0}
+    np.testing.assert_allclose(log.frame.reward.to_numpy(), 2.5 + log.frame.success.to_numpy())
+    assert set(log.frame.success.tolist()) == {0.0, 1.0}
     advantages_R = np.array([sample.advantage for sample in worker.samples])
     assert 0.2 < np.mean(advantages_R < 0) < 0.8
     again = AdaptiveRolloutWorker(reward_funcs=[low_digit, form], success="form")

@@ -103,14 +103,16 @@ def test_budgets_are_exact_and_shared_tokens_count_once(build, ledger, policy, r
     attach(trainer, policy, ledger=ledger, min_group=4 if policy == "adaptive" else None)
     trainer.train()
     log = ba.Ledger.read(ledger)
-    assert np.bincount(log.step_R).tolist() == [16] * 3
+    assert np.bincount(log.frame.step.to_numpy()).tolist() == [16] * 3
     fewer = 0
     for prompts, completions, shares in generated:
         alone = sum(map(len, completions))
         assert len(prefixes(prompts, completions)) - 1e-6 <= sum(shares) <= alone + 1e-6
         fewer += sum(shares) < alone - 0.5
     assert fewer >= 1
-    assert log.lengths_R.sum() == sum(len(each) for _, completions, _ in generated for each in completions)
+    assert log.frame.length.to_numpy().sum() == sum(
+        len(each) for _, completions, _ in generated for each in completions
+    )
 
 
 def test_a_budget_in_generated_tokens(build):

@@ -6,30 +6,33 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from budgetalloc.errors import InputError
-from budgetalloc.logs.column_names import ID, REWARD, ROLLOUTS, STEP, SUCCESSES
-from budgetalloc.logs.reader import open_log, read_all
+from budgetalloc.logs.ledger import read_log
+from budgetalloc.logs.table import ID, REWARD, ROLLOUTS, STEP, SUCCESSES
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("BUDGETALLOC_DATA", ROOT.parent / "shared" / "data"))
+
+
+STEPLESS = "no column of steps: all rows of a prompt are taken as one group. If there is one, name it with step="
 
 
 def read(path, text=None, **asked):
     if text is not None:
         path.write_text(text)
-    log = open_log(path, **asked)
-    assert log.kind == "counts"
-    return read_all(log), {k: v for k, v in log.notes.items() if k != "length unknown"}
+    log = read_log(path, **asked)
+    assert log.kind == "table"
+    return log, {k: v for k, v in log.notes.items() if k != "length unknown"}
 
 
 def test_a_row_is_a_group(tmp_path):
     ledger, notes = read(tmp_path / "c.csv", "step,prompt_id,successes,rollouts\n0,a,1,3\n0,b,2,2\n1,a,0,1\n")
-    assert ledger.step_R.tolist() == [0] * 5 + [1]
-    assert ledger.ids_R == ["a"] * 3 + ["b"] * 2 + ["a"]
-    assert ledger.rewards_R.tolist() == [1, 0, 0, 1, 1, 0]
-    assert ledger.counts_R.tolist() == [3, 3, 3, 2, 2, 1]
+    assert ledger.frame.step.tolist() == [0] * 5 + [1]
+    assert ledger.frame.prompt.tolist() == ["a"] * 3 + ["b"] * 2 + ["a"]
+    assert ledger.frame.reward.tolist() == [1, 0, 0, 1, 1, 0]
     assert notes == {}
 
 
@@ -37,84 +40,88 @@ def test_a_row_is_a_group(tmp_path):
 @pytest.mark.parametrize("prompt", ID)
 def test_names_of_steps_and_prompts(tmp_path, step, prompt):
     ledger, notes = read(tmp_path / "c.csv", f"{step.upper()},{prompt},reward\n7,3,0.5\n")
-    assert (ledger.step_R.tolist(), ledger.ids_R, ledger.rewards_R.tolist(), notes) == ([7], [3], [0.5], {})
+    assert (ledger.frame.step.tolist(), ledger.frame.prompt.tolist(), ledger.frame.reward.tolist(), notes) == (
+        [7],
+        [3],
+        [0.5],
+        {},
+    )
 
 
 @pytest.mark.parametrize("successes", SUCCESSES)
 @pytest.mark.parametrize("rollouts", ROLLOUTS)
 def test_names_of_successes_and_rollouts(tmp_path, successes, rollouts):
     ledger, notes = read(tmp_path / "c.csv", f"step,id,{successes},{rollouts}\n0,x,2,4\n")
-    assert (ledger.rewards_R.tolist(), notes) == ([1, 1, 0, 0], {})
+    assert (ledger.frame.reward.tolist(), notes) == ([1, 1, 0, 0], {})
 
 
 @pytest.mark.parametrize("reward", REWARD)
 def test_names_of_rewards(tmp_path, reward):
     ledger, _ = read(tmp_path / "c.csv", f"step,id,{reward}\n0,x,1\n0,x,True\n0,x,false\n0,x,\n")
-    np.testing.assert_array_equal(ledger.rewards_R, [1, 1, 0, np.nan])
+    np.testing.assert_array_equal(ledger.frame.reward, [1, 1, 0, np.nan])
 
 
 @pytest.mark.parametrize("cell", ["011", '"[0, 1.0, 1]"', "0;1;1", "0 1 1", '"0,1,1"'])
 def test_several_rewards_in_one_cell(tmp_path, cell):
     ledger, _ = read(tmp_path / "c.csv", f"step,id,rewards\n0,x,{cell}\n")
-    assert ledger.rewards_R.tolist() == [0, 1, 1]
+    assert ledger.frame.reward.tolist() == [0, 1, 1]
 
 
 def test_rewards_in_columns_beside_each_other_and_a_name_in_two(tmp_path):
     text = "env,idx,step,reward_0,reward_1\na,1,0,0.5,1\nb,1,0,0,\n"
-    ledger, notes = read(tmp_path / "c.csv", text, prompt_id="env,idx")
-    assert ledger.ids_R == ["a/1", "a/1", "b/1"]
-    assert ledger.rewards_R.tolist() == [0.5, 1, 0]
+    ledger, notes = read(tmp_path / "c.csv", text, prompt="env,idx")
+    assert ledger.frame.prompt.tolist() == ["a/1", "a/1", "b/1"]
+    assert ledger.frame.reward.tolist() == [0.5, 1, 0]
     assert notes == {}
     ledger, notes = read(tmp_path / "c.csv", text.replace("idx", "prompt_idx"))
-    assert ledger.ids_R == [1, 1, 1]  # two prompts with one id, which is noted
+    assert ledger.frame.prompt.tolist() == [1, 1, 1]  # two prompts with one id, which is noted
     assert notes["second row of a prompt in one step: do several columns together name a prompt?"] == 1
     assert notes["unknown column 'env'"] == 2
 
 
 def test_columns_can_be_named_and_weighed(tmp_path):
     text = "step;task;accuracy;format\n0;a;1;0.5\n1;a;0;\n2;a;;\n"
-    ledger, _ = read(tmp_path / "c.csv", text, prompt_id="task", reward={"accuracy": 1, "format": 0.2})
-    np.testing.assert_allclose(ledger.rewards_R, [1.1, 0, np.nan])
-    ledger, notes = read(tmp_path / "c.csv", text, prompt_id="task", reward="accuracy")
-    np.testing.assert_array_equal(ledger.rewards_R, [1, 0, np.nan])
+    ledger, _ = read(tmp_path / "c.csv", text, prompt="task", reward={"accuracy": 1, "format": 0.2})
+    np.testing.assert_allclose(ledger.frame.reward, [1.1, 0, np.nan])
+    ledger, notes = read(tmp_path / "c.csv", text, prompt="task", reward="accuracy")
+    np.testing.assert_array_equal(ledger.frame.reward, [1, 0, np.nan])
     assert notes == {"unknown column 'format'": 3, "row without a reward": 1}
-    with pytest.raises(InputError, match="prompt_id='tsk': the log has no column 'tsk'"):
-        read(tmp_path / "c.csv", prompt_id="tsk")
+    with pytest.raises(InputError, match="prompt='tsk': the log has no column 'tsk'"):
+        read(tmp_path / "c.csv", prompt="tsk")
     with pytest.raises(InputError, match="reward='acc': the log has no column 'acc'"):
-        read(tmp_path / "c.csv", prompt_id="task", reward="acc")
+        read(tmp_path / "c.csv", prompt="task", reward="acc")
     with pytest.raises(InputError, match=r"has the columns \['step', 'task', 'accuracy', 'format'\]"):
         read(tmp_path / "c.csv")
 
 
 def test_without_steps_the_rows_of_a_prompt_are_its_visits(tmp_path):
     ledger, notes = read(tmp_path / "c.csv", "id,correct,n\na,1,1\nb,1,1\na,0,1\nb,0,1\na,0,1\n")
-    assert ledger.step_R.tolist() == [0, 0, 1, 1, 2]
-    assert ledger.ids_R == ["a", "b", "a", "b", "a"]
+    assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2]
+    assert ledger.frame.prompt.tolist() == ["a", "b", "a", "b", "a"]
     assert notes["no column of steps: the rows of a prompt are taken as its visits"] == 1
     ledger, notes = read(tmp_path / "c.csv", "id,reward\na,1\nb,1\na,0\n")
-    assert ledger.step_R.tolist() == [0, 0, 0]
-    assert notes == {"no column of steps: all rows are taken as one step": 1}
+    assert ledger.frame.step.tolist() == [0, 0, 0]
+    assert ledger.notes.doubts == [STEPLESS]
 
 
 def test_rows_that_cannot_be_are_counted(tmp_path):
     odd = ["1,a,5,4", "1,a,-1,4", "1,a,1.5,4", "1,a,x,4", "x,a,1,4", "1.5,a,1,4", "1,a,1,1e12", "1,a,1", "1,a,1,4,9"]
     text = "step,id,successes,rollouts\n0,a,1,4\n" + "\n".join(odd) + "\n1,,1,4\n1,b,0,0\n\n2,a,4,4\n"
     ledger, notes = read(tmp_path / "c.csv", text)
-    assert ledger.step_R.tolist() == [0] * 4 + [2] * 4
+    assert ledger.frame.step.tolist() == [0] * 4 + [2] * 4
     assert notes == {"broken row": len(odd), "row without a prompt": 1, "row of no rollouts": 1}
-    assert ledger.broken == len(odd)
+    assert ledger.notes["broken row"] == len(odd)
 
 
 def test_packed_files_and_other_separators_and_texts_with_commas(tmp_path):
     text = '\ufeffstep\tprompt\treward\tlength\n3\t"1, 2,\n3?"\t1\t7\n3\tno\t0\t\n'
     (tmp_path / "c.tsv.gz").write_bytes(gzip.compress(text.encode()))
-    log = open_log(tmp_path / "c.tsv.gz")
-    ledger = read_all(log)
-    assert ledger.step_R.tolist() == [3, 3]  # Excel's byte order mark is no part of the first name
-    assert ledger.rewards_R.tolist() == [1, 0]
-    assert ledger.lengths_R.tolist() == [7, -1]
-    assert len(set(ledger.ids_R)) == 2
-    assert log.done == log.total
+    log = read_log(tmp_path / "c.tsv.gz")
+    ledger = log
+    assert ledger.frame.step.tolist() == [3, 3]  # Excel's byte order mark is no part of the first name
+    assert ledger.frame.reward.tolist() == [1, 0]
+    np.testing.assert_array_equal(ledger.frame.length, [7, np.nan])
+    assert len(set(ledger.frame.prompt.tolist())) == 2
 
 
 def test_a_torn_file_is_read_as_far_as_it_goes(tmp_path):
@@ -122,13 +129,13 @@ def test_a_torn_file_is_read_as_far_as_it_goes(tmp_path):
     packed = gzip.compress(f"step,id,successes,rollouts\n{rows}".encode())
     (tmp_path / "c.csv.gz").write_bytes(packed[: len(packed) // 2])
     ledger, notes = read(tmp_path / "c.csv.gz")
-    assert 4 * 5_000 < len(ledger.ids_R) < 4 * 25_000
+    assert 4 * 5_000 < len(ledger) < 4 * 25_000
     assert notes["file that ends early"] == 1
 
 
 def test_an_empty_table_has_no_rollouts(tmp_path):
     ledger, notes = read(tmp_path / "c.csv", "step,id,reward\n")
-    assert ledger.ids_R == []
+    assert ledger.frame.prompt.tolist() == []
     assert notes == {}
 
 
@@ -140,35 +147,39 @@ def _data(name):
 
 def test_the_logged_run_reads_directly_and_has_the_groups_that_are_known():
     ledger, notes = read(_data("dsr_sub_grpo_history.csv.gz"))
-    assert len(ledger.ids_R) == 512_000
+    assert len(ledger) == 512_000
     assert notes == {"steps out of order, sorted": 1}  # the file goes prompt by prompt
-    passed = ledger.rewards_R.reshape(-1, 8).sum(axis=1)
+    passed = ledger.frame.reward.reshape(-1, 8).sum(axis=1)
     assert (passed == 0).mean() == pytest.approx(0.309, abs=0.0005)
     assert (passed == 8).mean() == pytest.approx(0.181, abs=0.0005)
 
 
 def test_other_files_of_logged_rewards_read_too():
     ledger, _ = read(_data("humaneval_codegen16b_rewards.csv.gz"))
-    assert len(ledger.ids_R) == 164 * 100
-    ledger, _ = read(_data("reasoning_gym_llama3b_rl_checkpoints.csv.gz"), prompt_id="benchmark,prompt_id")
-    assert len(set(ledger.ids_R)) * 2 * 50 == len(ledger.ids_R) == 7000
-    ledger, _ = read(_data("reasoning_gym_easy_rewards.csv.gz"), prompt_id="model,env,prompt_idx")
-    assert len(set(ledger.ids_R)) == 45_350
+    assert len(ledger) == 164 * 100
+    ledger, _ = read(_data("reasoning_gym_llama3b_rl_checkpoints.csv.gz"), prompt="benchmark,prompt_id")
+    assert len(set(ledger.frame.prompt.tolist())) * 2 * 50 == len(ledger) == 7000
+    ledger, _ = read(_data("reasoning_gym_easy_rewards.csv.gz"), prompt="model,env,prompt_idx")
+    assert len(set(ledger.frame.prompt.tolist())) == 45_350
 
 
 def doubts(path, text, **asked):
     path.write_text(text)
-    log = open_log(path, **asked)
-    return read_all(log), log.notes.doubts
+    log = read_log(path, **asked)
+    return log, log.notes.doubts
+
+
+def sizes(ledger):
+    return set(ledger.frame.groupby(["step", "prompt"]).size())
 
 
 def test_a_number_of_rows_beside_the_texts_of_prompts_is_no_prompt(tmp_path):
     rows = "".join(f"{k // 8},{k},what is {k // 4}?,{k % 4 == 0:d}\n" for k in range(32))
     ledger, said = doubts(tmp_path / "c.csv", "step,id,question,reward\n" + rows)
-    assert set(ledger.counts_R.tolist()) == {4}
-    assert said == ["prompts are named by column 'question'; prompt_id='id' names them by column 'id'"]
-    ledger, said = doubts(tmp_path / "c.csv", "step,id,question,reward\n" + rows, prompt_id="id")
-    assert set(ledger.counts_R.tolist()) == {1}
+    assert sizes(ledger) == {4}
+    assert said == ["prompts are named by column 'question'; prompt='id' names them by column 'id'"]
+    ledger, said = doubts(tmp_path / "c.csv", "step,id,question,reward\n" + rows, prompt="id")
+    assert sizes(ledger) == {1}
 
 
 def test_a_column_that_seems_to_number_rows_is_said(tmp_path):
@@ -186,21 +197,20 @@ def test_a_column_n_that_numbers_the_rollouts_of_a_prompt_is_no_count(tmp_path, 
     rows = "".join(f"{step}p{k // 8},{k % 8 + start},{k % 3 == 0:d}\n" for k in range(64))
     head = "step,problem_id,n,correct\n" if step else "problem_id,n,correct\n"
     ledger, said = doubts(tmp_path / "c.csv", head + rows)
-    assert len(ledger.ids_R) == 64
-    assert set(ledger.counts_R.tolist()) == {8}
-    assert ledger.rewards_R.sum() == 22
-    assert said == [
-        "column 'n' numbers the rollouts of a prompt: a row is read as one rollout with the reward 'correct'"
-    ]
+    assert len(ledger) == 64
+    assert sizes(ledger) == {8}
+    assert ledger.frame.reward.sum() == 22
+    numbered = "column 'n' numbers the rollouts of a prompt: a row is read as one rollout with the reward 'correct'"
+    assert said == ([numbered] if step else [numbered, STEPLESS])
 
 
 def test_a_column_n_of_groups_stays_a_count_and_is_said_where_it_could_be_otherwise(tmp_path):
     groups = "".join(f"{k // 4},p{k % 4},8,{k % 2}\n" for k in range(16))
     ledger, (said,) = doubts(tmp_path / "c.csv", "step,problem_id,n,correct\n" + groups)
-    assert len(ledger.ids_R) == 128
+    assert len(ledger) == 128
     assert "read as successes of so many rollouts; if a row is one rollout, pass reward='correct'" in said
     ledger, said = doubts(tmp_path / "c.csv", "step,problem_id,n,correct\n" + groups.replace(",1\n", ",3\n"))
-    assert len(ledger.ids_R) == 128
+    assert len(ledger) == 128
     assert said == []
 
 
@@ -208,13 +218,11 @@ def test_the_texts_of_prompts_are_found_by_their_ids(tmp_path):
     """A column of texts names the prompts. Reading the texts changes no note of the log."""
     path = tmp_path / "c.csv"
     ledger, notes = read(path, 'step,prompt,reward\n0,"2 + 2, is?",1\n0,3 + 3?,0\n1,broken\n1,3 + 3?,1\n')
-    log = open_log(path)
-    assert log.texts(ledger.ids_R) == {ledger.ids_R[0]: "2 + 2, is?", ledger.ids_R[1]: "3 + 3?"}
-    assert log.texts([ledger.ids_R[1], "unknown"]) == {ledger.ids_R[1]: "3 + 3?"}
-    assert (log.texts([]), log.notes) == ({}, {})
+    one, other = ledger.frame.prompt[:2]
+    assert ledger.texts == {one: "2 + 2, is?", other: "3 + 3?"}
     assert notes == {"broken row": 1}
     path.write_text("step,prompt_id,prompt,reward\n0,a,3 + 3?,1\n")
-    assert open_log(path).texts(["a"]) == {}
+    assert read_log(path).texts == {}
 
 
 ROWS = [(0, "a", 1.0), (0, "a", 0.0), (0, "b", 0.0), (1, "b", 0.5), (1, "a", None), (2, 7, 1.0)]
@@ -231,26 +239,80 @@ def test_json_lines_are_read_as_the_csv_with_the_same_columns(tmp_path, packed, 
     names = ("step", "prompt_id", "reward", "note")
     text = "".join(json.dumps(dict(zip(names, (*row, "n"), strict=True))) + "\n" for row in ROWS).encode()
     lines.write_bytes(gzip.compress(text) if packed else text)
-    expected, log = open_log(table), open_log(lines.parent if folder else lines)
-    one, other = read_all(expected), read_all(log)
-    assert (log.kind, other.ids_R, dict(log.notes)) == (expected.kind, one.ids_R, dict(expected.notes))
-    for name in ("step_R", "rewards_R", "lengths_R", "counts_R", "success_R"):
-        assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True), name
+    expected, log = read_log(table), read_log(lines.parent if folder else lines)
+    one, other = expected, log
+    assert (log.kind, other.frame.prompt.tolist(), dict(log.notes)) == (
+        expected.kind,
+        one.frame.prompt.tolist(),
+        dict(expected.notes),
+    )
+    pd.testing.assert_frame_equal(one.frame, other.frame)
 
 
 def test_json_lines_whose_keys_differ_are_read_and_broken_ones_counted(tmp_path):
     lines = ['{"step": 0, "prompt_id": "a", "reward": 1, "tokens": 3}', '{"prompt_id": "b", "reward": 0, "step": 1}']
     lines += ['{"step": 1, "reward": 1}', "{", '{"step": 1, "prompt_id": "a", "reward": {"x": 1}}', '"x"']
     (tmp_path / "log.jsonl").write_text("\n".join(lines))
-    log = open_log(tmp_path / "log.jsonl")
-    whole = read_all(log)
-    assert (whole.step_R.tolist(), whole.ids_R, whole.rewards_R.tolist()) == ([0, 1], ["a", "b"], [1, 0])
+    log = read_log(tmp_path / "log.jsonl")
+    whole = log
+    assert (whole.frame.step.tolist(), whole.frame.prompt.tolist(), whole.frame.reward.tolist()) == (
+        [0, 1],
+        ["a", "b"],
+        [1, 0],
+    )
     assert (log.notes["broken row"], log.notes["row without a prompt"]) == (3, 1)
 
 
 def test_json_lines_out_of_order_and_groups_in_a_row(tmp_path):
     rows = [{"step": 2, "problem_id": 1, "rewards": [1, 0]}, {"step": 0, "problem_id": 2, "rewards": [0, 0, 1]}]
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    whole = read_all(open_log(tmp_path / "log.jsonl"))
-    assert whole.step_R.tolist() == [0, 0, 0, 2, 2]
-    assert whole.rewards_R.tolist() == [0, 0, 1, 1, 0]
+    whole = read_log(tmp_path / "log.jsonl")
+    assert whole.frame.step.tolist() == [0, 0, 0, 2, 2]
+    assert whole.frame.reward.tolist() == [0, 0, 1, 1, 0]
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_table_in_which_a_person_can_point_at_the_columns_is_read(tmp_path):
+    rows = [{"update": k // 4, "task": f"t{k // 2 % 2}", "scalar": k / 8, "tokens": 50 + k} for k in range(8)]
+    path = lines(tmp_path / "train_rollouts.jsonl", rows)
+    with pytest.raises(InputError, match=r"has the columns \['update', 'task', 'scalar', 'tokens'\]: name those of"):
+        read_log(path)
+    for place in (path, tmp_path):
+        log = read_log(place, step="update", prompt="task", reward="scalar", length="tokens")
+        assert log.frame.step.tolist() == [0] * 4 + [1] * 4
+        assert log.frame.prompt.tolist() == ["t0", "t0", "t1", "t1"] * 2
+        assert log.frame.reward.tolist() == [k / 8 for k in range(8)]
+        assert log.frame.length.tolist() == [50 + k for k in range(8)]
+    with pytest.raises(InputError, match=r"step='epoch': the log has no column 'epoch', it has \['update', 'task'"):
+        read_log(path, step="epoch", prompt="task", reward="scalar")
+
+
+def test_a_line_of_lists_is_a_row_for_each_entry(tmp_path):
+    """ms-swift writes a line for each logging step."""
+    rows = [
+        {"step": [str(s)] * 4, "prompt": ["q1", "q1", "q2", "q2"], "Accuracy": [1.0, 0.0, 1.0, 1.0]} for s in (1, 2)
+    ]
+    log = read_log(lines(tmp_path / "completions.jsonl", rows), prompt="prompt", reward="Accuracy")
+    assert log.frame.step.tolist() == [1] * 4 + [2] * 4
+    assert log.frame.prompt.tolist() == ["q1", "q1", "q2", "q2"] * 2
+    assert log.frame.reward.tolist() == [1.0, 0.0, 1.0, 1.0] * 2
+
+
+def test_a_column_of_rewards_with_a_number_in_each_row_is_one_rollout_a_row(tmp_path):
+    """NeMo RL writes the messages of a rollout, and its reward in a column called rewards."""
+    rows = [{"content": [f"user: q{k // 2}"], "rewards": float(k % 2), "idx": k} for k in range(4)]
+    log = read_log(lines(tmp_path / "train_data_step1.jsonl", rows), prompt="content", reward="rewards")
+    assert log.frame.reward.tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert log.frame.prompt.nunique() == 2
+
+
+def test_a_pointer_of_git_lfs_is_named(tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 28838\n"
+    (tmp_path / "results.jsonl").write_text(pointer)
+    for place in (tmp_path, tmp_path / "results.jsonl"):
+        with pytest.raises(InputError, match="is a pointer of Git LFS"):
+            read_log(place)
