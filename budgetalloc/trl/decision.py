@@ -11,7 +11,7 @@ from budgetalloc.training.prompts import turns
 from budgetalloc.trl.processes import from_rank_0, gather, rows_of_process
 from budgetalloc.trl.training import Rows, Training
 
-__all__ = ["copied", "decide", "rows_of", "rows_of_batch"]
+__all__ = ["PreparedRound", "copied", "decide", "rows_of", "rows_of_batch"]
 
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 
