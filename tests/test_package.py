@@ -101,10 +101,8 @@ LIGHT = {
         "p.observe([1, 1], [0, 1])"
     ),
     "a published method": "import budgetalloc.policies.published.in_rounds.xrpo",
-    "reading a log": (
-        "import budgetalloc as ba; ba.LedgerWriter('l.jsonl').append(0, ['a'], [1.0], [9], [0.5], [1]);"
-        "open('c.csv', 'w').write('step,prompt_id,reward\\n0,a,1\\n');"
-        "ba.Ledger.read('l.jsonl'); ba.Ledger.read('c.csv')"
+    "writing a ledger": (
+        "import budgetalloc as ba; ba.LedgerWriter('l.jsonl').append(0, ['a'], [1.0], [9], [0.5], [1])"
     ),
     "the settings": "import budgetalloc.cli.config",
     "the task language": "import budgetalloc.cli.testbed.skills",
