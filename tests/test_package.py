@@ -101,6 +101,9 @@ LIGHT = {
         "p.observe([1, 1], [0, 1])"
     ),
     "a published method": "import budgetalloc.policies.published.in_rounds.xrpo",
+    "writing a ledger": (
+        "import budgetalloc as ba; ba.LedgerWriter('l.jsonl').append(0, ['a'], [1.0], [9], [0.5], [1])"
+    ),
     "the settings": "import budgetalloc.cli.config",
     "the task language": "import budgetalloc.cli.testbed.skills",
     **{command: COMMAND.format(command) for command in ("methods", "recipe")},

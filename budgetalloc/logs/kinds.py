@@ -26,7 +26,7 @@ __all__ = ["KINDS", "Kind"]
 _LEDGER = {"step", "id", "reward", "length", "predicted", "count"}
 _MARKS = {"resumed", "reward_range"}  # a line with one of these keys is not a rollout
 _RANGE = ("low", "high")
-SECOND_RUN = (
+_SECOND_RUN = (
     "row of an earlier run in the same file, left out because a later run began anew (use a ledger for each run)"
 )
 _Whole = Callable[[pd.DataFrame, Asked, Notes, Sequence[Path], Path | None], pd.DataFrame]
@@ -110,7 +110,7 @@ def _ledger_whole(
     limit_R = np.minimum.accumulate(np.where(np.isnan(resumed_R), np.inf, resumed_R)[::-1])[::-1]
     void_R = is_row_R & (trainer_R >= limit_R)
     start = trainer_R[is_row_R][0] if is_row_R.any() else 0.0
-    notes.doubt(SECOND_RUN, int((void_R & (limit_R <= start)).sum()))
+    notes.doubt(_SECOND_RUN, int((void_R & (limit_R <= start)).sum()))
     notes.note("row voided by a resume", int((void_R & (limit_R > start)).sum()))
     ranges = rows.loc[~np.isnan(low_R), list(_RANGE)]
     if "success" in rows or len(ranges.drop_duplicates()) > 1:  # otherwise it follows from the reward and the range

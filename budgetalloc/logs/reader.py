@@ -19,7 +19,7 @@ from budgetalloc.logs.kinds import KINDS
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
 from budgetalloc.logs.records import Notes
 
-__all__ = ["Log", "find", "read"]
+__all__ = ["Log", "find", "read", "with_success"]
 
 _PACKED = (".gz", ".zst")
 _OLD_NAMES = {"counts": "table", "dataset": "table"}

@@ -21,14 +21,14 @@ __all__ = ["ID", "REWARD", "ROLLOUTS", "STEP", "SUCCESSES", "Columns", "identify
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
 ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")
-NUMBERED = ("id", "index")  # these may number prompts or rows
-TEXT = ("prompt", "question", "problem", "input")
+_NUMBERED = ("id", "index")  # these may number prompts or rows
+_TEXT = ("prompt", "question", "problem", "input")
 SUCCESSES = ("successes", "num_correct", "n_correct", "correct", "passes", "passed", "solved", "success")
 ROLLOUTS = ("rollouts", "num_rollouts", "n_rollouts", "samples", "num_samples", "n_samples", "trials", "attempts", "n")
-MANY = ("n", "samples", "attempts", "trials")  # these may count the rollouts of a row, or number the rollouts
+_MANY = ("n", "samples", "attempts", "trials")  # these may count the rollouts of a row, or number the rollouts
 REWARD = ("reward", "score", "correct", "passed", "success")
-REWARDS = ("rewards", "scores")
-LENGTH = ("length", "completion_length", "response_length", "completion_tokens", "output_tokens", "num_tokens")
+_REWARDS = ("rewards", "scores")
+_LENGTH = ("length", "completion_length", "response_length", "completion_tokens", "output_tokens", "num_tokens")
 _WIDE = re.compile(r"(reward|score)s?_?\d+")
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _ENOUGH = 8  # rows that allow an inference
@@ -97,8 +97,8 @@ def identify(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     if not ids:
         found = one(ID)
         if found is None:
-            text, numbered = one(TEXT) is not None, one(NUMBERED)
-            found, numbered = one(TEXT) or numbered, numbered if text else None
+            text, numbered = one(_TEXT) is not None, one(_NUMBERED)
+            found, numbered = one(_TEXT) or numbered, numbered if text else None
         ids = () if found is None else (found,)
     weights = dict(asked.reward) if isinstance(asked.reward, Mapping) else None
     rewards = tuple(weights or ()) or (() if asked.reward is None else (str(asked.reward),))
@@ -108,12 +108,12 @@ def identify(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     if rewards or successes is None or rollouts is None:
         successes = rollouts = None
         if not rewards:
-            single = one(REWARD) or one(REWARDS)
+            single = one(REWARD) or one(_REWARDS)
             rewards = (single,) if single is not None else tuple(x for x in names if _WIDE.fullmatch(_plain(x)))
     if not ids or not (rewards or successes):
         return None
     step = named("step", asked.step, STEP)
-    several = len(rewards) == 1 and weights is None and _plain(rewards[0]) in REWARDS
+    several = len(rewards) == 1 and weights is None and _plain(rewards[0]) in _REWARDS
     columns = Columns(
         step=None if step in ids else step,
         ids=ids,
@@ -124,7 +124,7 @@ def identify(frame: pd.DataFrame, asked: Asked) -> Columns | None:
         successes=successes,
         rollouts=rollouts,
         success=None if asked.success is None else named("success", asked.success, ()),
-        length=named("length", asked.length, LENGTH),
+        length=named("length", asked.length, _LENGTH),
         predicted=one(("predicted",)),
         numbered=numbered,
     )
@@ -145,7 +145,7 @@ def _ids_asked(frame: pd.DataFrame, prompt: str | None) -> tuple[str, ...]:
     return wanted
 
 
-def resolve(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
+def _resolve(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
     """The columns, where their names are ambiguous, by the first rows of the table. Each inference is a doubt."""
     if columns.numbered is not None:
         notes.doubt(
@@ -159,7 +159,7 @@ def resolve(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
         columns = replace(columns, several=lists or (columns.several and not numeric))
     if columns.successes is not None:
         return _counts_or_numbers(frame, columns, notes)
-    if _plain(columns.ids[0]) in NUMBERED and not columns.groups and len(frame) >= _ENOUGH:
+    if _plain(columns.ids[0]) in _NUMBERED and not columns.groups and len(frame) >= _ENOUGH:
         alone = frame[columns.ids[0]].map(str).nunique() == len(frame)
         notes.doubt(
             f"no value of the column {columns.ids[0]!r} comes twice in the first rows: does it number rows? Name "
@@ -173,7 +173,7 @@ def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> C
     """The columns, after a check whether one such as `n` counts rollouts or numbers them. Successes must be 0 or 1."""
     passed, count = str(columns.successes), str(columns.rollouts)
     passed_G, n_G = numbers(frame[passed])[0], numbers(frame[count])[0]
-    if _plain(count) not in MANY or not set(passed_G[~np.isnan(passed_G)].tolist()) <= {0.0, 1.0}:
+    if _plain(count) not in _MANY or not set(passed_G[~np.isnan(passed_G)].tolist()) <= {0.0, 1.0}:
         return columns
     keys = [frame[name].map(str).to_numpy() for name in (*([columns.step] if columns.step else []), *columns.ids)]
     held = [x.tolist() for _, x in pd.Series(n_G).groupby(keys, sort=False)]
@@ -238,11 +238,11 @@ def _settled(frame: pd.DataFrame, asked: Asked, path: Any, notes: Notes) -> Colu
         found = identify(frame, asked)
         if found is None:
             raise refused(frame, str(path))
-        asked.settled[names] = resolve(_exploded(frame, found), found, notes)
+        asked.settled[names] = _resolve(_exploded(frame, found), found, notes)
     columns: Columns = asked.settled[names]
     if names != next(iter(asked.settled)):
         notes.note("row of a file with other columns than the first one", len(frame))
-    alike = (*TEXT, *REWARDS, "domain", columns.numbered and _plain(columns.numbered))
+    alike = (*_TEXT, *_REWARDS, "domain", columns.numbered and _plain(columns.numbered))
     for name in names:
         if name not in columns.used and _plain(name) not in alike:
             notes.unknown(name, len(frame))

@@ -15,7 +15,7 @@ from budgetalloc.logs.ledger import Ledger
 
 __all__ = ["Replay"]
 
-Ints = NDArray[np.int64]
+_Ints = NDArray[np.int64]
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
 _PRIOR = 0.5  # Jeffreys' prior of the model; benchmarks/learning/replay.py compares it with others
@@ -102,8 +102,8 @@ class Replay:
         opens_R[1:] = (prompt_R[1:] != prompt_R[:-1]) | (step_R[1:] != step_R[:-1])
         scored_R = ~np.isnan(rewards_R)
         rows_G = np.flatnonzero(opens_R)
-        self._visits_P: Ints = np.bincount(prompt_R[rows_G])
-        self._first_P: Ints = np.cumsum(self._visits_P) - self._visits_P  # the place G of each prompt's first visit
+        self._visits_P: _Ints = np.bincount(prompt_R[rows_G])
+        self._first_P: _Ints = np.cumsum(self._visits_P) - self._visits_P  # the place G of each prompt's first visit
         self._rewards = rewards_R[scored_R]
         self._graded = bool(((self._rewards > EQUAL) & (self._rewards < 1 - EQUAL)).any())
         self._scored_G1 = _reach(np.add.reduceat(scored_R.astype(np.int64), rows_G))
@@ -111,7 +111,7 @@ class Replay:
         self._squares_G1 = _reach(np.add.reduceat(np.where(scored_R, rewards_R**2, 0.0), rows_G))
         visit_G = np.arange(len(rows_G)) - np.repeat(self._first_P, self._visits_P)
         size_G = np.diff(np.append(rows_G, len(order)))
-        self._ends_V: Ints = np.bincount(visit_G, weights=size_G).astype(np.int64).cumsum()
+        self._ends_V: _Ints = np.bincount(visit_G, weights=size_G).astype(np.int64).cumsum()
         self.group = int(np.median(size_G))
         """Rollouts of a visit, the median."""
         self.sweep = 0
@@ -220,7 +220,7 @@ class Replay:
         # rate, or the rewards to draw from in a graded log.
         self._left: dict[int, tuple[FloatArray, np.random.Generator, float | FloatArray]] = {}
 
-    def _start_sweep(self, at_P: Ints) -> None:
+    def _start_sweep(self, at_P: _Ints) -> None:
         """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the model's rates."""
         new_P = at_P[[at not in self._left for at in at_P.tolist()]]
         low_P, high_P = self._near(new_P, _NEAR, _NEAR)
@@ -245,7 +245,7 @@ class Replay:
         more_R = u_R < model if isinstance(model, float) else model[(u_R * len(model)).astype(np.int64)]
         return np.concatenate([drawn, more_R]), len(drawn)
 
-    def _near(self, at_P: Ints, back: int, ahead: int) -> tuple[Ints, Ints]:
+    def _near(self, at_P: _Ints, back: int, ahead: int) -> tuple[_Ints, _Ints]:
         """The places G of the visits around the current one, with a reward: from, and up to but without; (P,), (P,)."""
         first_P, visits_P = self._first_P[at_P], self._visits_P[at_P]
         visit_P = np.minimum(self._sweep, visits_P - 1)
@@ -256,7 +256,7 @@ class Replay:
             high_P = np.minimum(high_P + empty_P, first_P + visits_P)
         return low_P, high_P
 
-    def _find(self, ids: Iterable[Any], name: str) -> Ints:
+    def _find(self, ids: Iterable[Any], name: str) -> _Ints:
         listed = check_ids(ids, name)
         at = np.array([self._place.get(x, -1) for x in listed], dtype=np.int64)
         if (at < 0).any():
@@ -265,7 +265,7 @@ class Replay:
         return at
 
 
-def _mean(sums_G1: FloatArray, counts_G1: NDArray[Any], low_P: Ints, high_P: Ints) -> FloatArray:
+def _mean(sums_G1: FloatArray, counts_G1: NDArray[Any], low_P: _Ints, high_P: _Ints) -> FloatArray:
     """Sums over counts of the places from low to high, shape (P,)."""
     return np.asarray((sums_G1[high_P] - sums_G1[low_P]) / (counts_G1[high_P] - counts_G1[low_P]))
 

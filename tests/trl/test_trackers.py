@@ -37,20 +37,21 @@ def train(build, report_to, resume=None, **config):
 
 def rows_of(ledger, steps, *names):
     """The rollouts of these steps of the ledger, as tuples of these columns."""
-    columns = [np.asarray(getattr(ledger, f"{name}_R")).tolist() for name in ("step", *names)]
+    frame = ledger.frame.assign(count=ledger.frame.groupby(["step", "prompt"]).prompt.transform("size"))
+    columns = [frame[name].tolist() for name in ("step", *names)]
     return [row for step, *row in zip(*columns, strict=True) if step in steps]
 
 
 def groups(ledger, steps):
     """The count and the predicted rate of each prompt in these steps of the ledger, sorted."""
-    of_prompt = {(s, x): (int(n), p) for s, x, n, p in rows_of(ledger, steps, "step", "ids", "counts", "predicted")}
+    of_prompt = {(s, x): (int(n), p) for s, x, n, p in rows_of(ledger, steps, "step", "prompt", "count", "predicted")}
     return tuple(map(list, zip(*sorted(of_prompt.values()), strict=True)))
 
 
 def spent(ledger, steps):
     """Rollouts, tokens and success of each prompt over these steps of the ledger."""
     sums = {}
-    for name, reward, length in rows_of(ledger, steps, "ids", "rewards", "lengths"):
+    for name, reward, length in rows_of(ledger, steps, "prompt", "reward", "length"):
         sums.setdefault(str(name), []).append((length, reward))
     return {name: (len(x), sum(n for n, _ in x), np.mean([r for _, r in x])) for name, x in sums.items()}
 
@@ -204,7 +205,7 @@ def test_a_ledger_knows_the_texts_of_its_prompts(build):
     """A report can then show a prompt that is named by an id or a hash."""
     _, callback = train(build, "none", max_steps=2)
     ids = set(ba.Ledger.read(callback.ledger_path).frame.prompt.tolist())
-    assert read_log(callback.ledger_path).texts(ids) == {name: f"{name:03d}=" for name in ids}
+    assert read_log(callback.ledger_path).texts == {name: f"{name:03d}=" for name in ids}
 
 
 def test_a_resumed_run_continues_its_table(build, tmp_path):
