@@ -24,6 +24,7 @@ import pandas as pd
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, printable
 from budgetalloc.logs.cells import Asked, hashed, is_numeric, numbers, there, weighted
+from budgetalloc.logs.constant_scores import constant_scores
 from budgetalloc.logs.frames import listed
 from budgetalloc.logs.records import FAULTS, Notes, as_integer
 from budgetalloc.logs.success_choice import chosen_success
@@ -173,6 +174,9 @@ def _scored(rows: pd.DataFrame, asked: Asked, notes: Notes) -> pd.DataFrame:
     if asked.reward is None and len(weights) > 1:
         weights = _explained(frame, rows, notes)
     rows = rows.assign(reward=weighted(frame, weights))
+    if "step" in rows:
+        for text in constant_scores(rows["step"], scores):
+            notes.doubt(text, len(rows))
     if asked.success is None and len(rows):
         first = (rows["file"] == rows["file"].iloc[0]).to_numpy()
         success_R = chosen_success(frame, weights, first, notes, known=asked.reward is not None)

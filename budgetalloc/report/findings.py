@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.report.forecast import BELIEF, NEAR, share
 from budgetalloc.report.policy_replays import Replayed
 from budgetalloc.report.waste import Waste
@@ -19,7 +17,6 @@ __all__ = [
     "MEANING",
     "NAMED",
     "PER_SUCCESS",
-    "constant_sentences",
     "cost_sentence",
     "counted",
     "doubts_sentences",
@@ -43,7 +40,6 @@ PER_SUCCESS = {"cost_per_success": "cost a success", "tokens_per_success": "toke
 """Figures of what a success costs, the more telling one first, and their labels."""
 NAMED = 20
 """The most prompts that a report names."""
-_CONSTANT = 10  # steps in a row with one score only
 MEANING = {
     MIXED: "unequal rewards: the group has a gradient",
     FAILED: "equal rewards, no rollout has success",
@@ -233,38 +229,6 @@ def _spanned(row: Mapping[str, Any], figure: str, sign: str = "-") -> str:
 def doubts_sentences(notes: Mapping[str, int], doubts: Sequence[str]) -> list[str]:
     """The notes about ambiguous content of the log."""
     return [f"CAREFUL: {shortened(text, 300)}: {notes.get(text, 0):,}" for text in doubts]
-
-
-def constant_sentences(step_R: ArrayLike, scores: Mapping[str, ArrayLike]) -> list[str]:
-    """A line for each reward function that became constant: a verifier that died, or prompts that are all solved.
-
-    A function became constant if every score of its last 10 steps or more is the same, and at least half of its steps
-    before had another score. A penalty that is rarely incurred is therefore left out.
-
-    Args:
-        step_R: The step of each rollout.
-        scores: The score of each rollout by the name of the reward function, NaN for none.
-
-    >>> step_R = np.arange(30)
-    >>> constant_sentences(step_R, {"accuracy": step_R % 2, "format": np.where(step_R < 15, step_R % 2, 0.5)})
-    ['The reward function format varied, and is 0.5 for every rollout since step 15: check what computes it.']
-    """
-    lines = []
-    for name, given_R in scores.items():
-        scores_R = np.asarray(given_R, dtype=np.float64)
-        known_R = ~np.isnan(scores_R)
-        step_S, at_R = np.unique(np.asarray(step_R)[known_R], return_inverse=True)
-        if not len(step_S):
-            continue
-        value = scores_R[known_R][at_R.argmax()]  # of the last step
-        other_S = np.bincount(at_R, np.abs(scores_R[known_R] - value) > EQUAL) > 0
-        start = int(np.flatnonzero(other_S).max(initial=-1)) + 1
-        if len(step_S) - start >= _CONSTANT and 0 < start <= 2 * other_S.sum():
-            lines.append(
-                f"The reward function {name} varied, and is {value:g} for every rollout since step {step_S[start]}: "
-                "check what computes it."
-            )
-    return lines
 
 
 def notes_sentences(waste: Waste, notes: Mapping[str, int], doubts: Sequence[str] = ()) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.logs.constant_scores import constant_scores
 from budgetalloc.logs.ledger import Ledger, read_log
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
@@ -87,7 +88,11 @@ def report(
     for policy in policies:
         method_of(policy)  # raises for an unknown name before the log is read
     ledger = source if isinstance(source, Ledger) else read_log(source, **reading)
-    notes = dict(ledger.notes)
+    notes, doubts = dict(ledger.notes), list(ledger.notes.doubts)
+    if ledger.kind != "trl":  # there each reward function was looked at
+        for text in constant_scores(ledger.frame["step"], {"of the log": ledger.frame["reward"]}):
+            notes[text] = len(ledger.frame)
+            doubts.append(text)
     try:
         waste = measure(ledger, reward_range=reward_range)
     except InputError:
@@ -114,7 +119,7 @@ def report(
         notes=notes,
         replayed=replayed,
         why_not=why_not,
-        doubts=tuple(ledger.notes.doubts),
+        doubts=tuple(doubts),
         texts={name: text for name, text in ledger.texts.items() if name in named},
         missing=ledger.notes.missing,
     )

@@ -1,12 +1,10 @@
 """The sentences of a report say what the numbers say, whatever the log."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from budgetalloc import Ledger
 from budgetalloc.report.findings import (
-    constant_sentences,
     forecast_sentences,
     headline,
     notes_sentences,
@@ -84,25 +82,3 @@ def test_notes_have_their_counts():
 @pytest.mark.parametrize(("name", "text"), [("a\x1b[31m\nb", "a [31m b"), ("x" * 50, "x" * 17 + "..."), (7, "7")])
 def test_ids_are_short_and_harmless_in_a_terminal(name, text):
     assert shortened(name, 20) == text
-
-
-def test_a_reward_function_that_became_constant_is_named_and_no_other():
-    rng, step_R = np.random.default_rng(0), np.repeat(np.arange(40), 8)
-    coin_R = rng.integers(0, 2, 320).astype(float)
-    dead_R = np.where(step_R < 25, coin_R, 0.0)
-    scores = {
-        "dead": dead_R,
-        "silent at last": np.where(step_R < 38, dead_R, np.nan),
-        "varies": coin_R,
-        "never varied": np.ones(320),
-        "rare": np.where(np.isin(step_R, (3, 9)), -1.0, 0.0),
-        "just now": np.where(step_R < 31, coin_R, 0.0),
-        "never scored": np.full(320, np.nan),
-    }
-    order_R = rng.permutation(320)
-    lines = constant_sentences(step_R[order_R], {name: scores_R[order_R] for name, scores_R in scores.items()})
-    assert [line.split(" varied")[0] for line in lines] == [
-        f"The reward function {x}" for x in ("dead", "silent at last")
-    ]
-    assert "is 0 for every rollout since step 25" in lines[0]
-    assert constant_sentences([], {"accuracy": []}) == []
