@@ -29,6 +29,7 @@ from scipy.special import comb
 
 import budgetalloc as ba
 from budgetalloc import policies
+from budgetalloc.logs.ledger import read_log  # as `ba.Ledger.read`, which also logs the notes
 from budgetalloc.offline.comparison import compare
 from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.report import measure
@@ -83,7 +84,7 @@ elif LOG is None:
     for _ in ba.simulate(ba.uniform(seed=0), world, 256, steps=75):
         pass
     print("A MADE-UP RUN: set FETCH = True for the public log, or LOG to yours.")
-ledger = ba.Ledger.read(LOG)
+ledger = read_log(LOG)
 groups = ledger.frame.groupby(["step", "prompt"])["reward"].agg(["sum", "size"])
 GROUP = int(groups["size"].median())
 print(f"{len(ledger):,} rollouts of {ledger.frame.prompt.nunique():,} prompts, groups of {GROUP}")

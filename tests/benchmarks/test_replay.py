@@ -19,10 +19,10 @@ def made_up(successes, visits=6):
 
 def test_the_ledger_holds_the_log():
     log = made_up([0, 3, 8], visits=2)
-    rows = replay.ledger(log)
-    assert len(rows.ids_R) == log.rollouts_G.sum() == 56
+    rows = replay.ledger(log).frame
+    assert len(rows) == log.rollouts_G.sum() == 56
     got = dict.fromkeys(zip(log.prompt_G.tolist(), log.visit_G.tolist(), strict=True), 0.0)
-    for name, step, reward in zip(rows.ids_R, rows.step_R.tolist(), rows.rewards_R.tolist(), strict=True):
+    for name, step, reward in zip(rows.prompt.tolist(), rows.step.tolist(), rows.reward.tolist(), strict=True):
         got[name, step] += reward
     assert list(got.values()) == log.successes_G.tolist()
 

@@ -149,7 +149,7 @@ def test_the_logged_run_reads_directly_and_has_the_groups_that_are_known():
     ledger, notes = read(_data("dsr_sub_grpo_history.csv.gz"))
     assert len(ledger) == 512_000
     assert notes == {"steps out of order, sorted": 1}  # the file goes prompt by prompt
-    passed = ledger.frame.reward.reshape(-1, 8).sum(axis=1)
+    passed = ledger.frame.reward.to_numpy().reshape(-1, 8).sum(axis=1)
     assert (passed == 0).mean() == pytest.approx(0.309, abs=0.0005)
     assert (passed == 8).mean() == pytest.approx(0.181, abs=0.0005)
 

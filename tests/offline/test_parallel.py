@@ -101,18 +101,20 @@ def run(folder, at):
     (folder / str(at)).touch()
     time.sleep(3600)
 
+def main():
+    folder, seen = Path(sys.argv[2]), []
+    for result in in_parallel(run, folder, 6, 2):
+        seen.append(result)
+        if len(seen) == 2:
+            while len(list(folder.iterdir())) < 2:  # until both workers are in a run that takes an hour
+                time.sleep(0.01)
+            print(*seen, flush=True)
+            if sys.argv[1] == "early":
+                break
+
 warnings.simplefilter("always")
-folder = Path(sys.argv[2])
-runs = in_parallel(run, folder, 6, 2)
 try:
-    seen = next(runs), next(runs)
-    while len(list(folder.iterdir())) < 2:  # until both workers are in a run that takes an hour
-        time.sleep(0.01)
-    print(*seen, flush=True)
-    if sys.argv[1] == "early":
-        runs.close()
-    else:
-        next(runs)
+    main()
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -79,7 +79,7 @@ def test_a_row_is_complete(method):
     assert not method.note or method.note.endswith(".")
 
 
-UNNAMED = {"solver", "estimator", "drift", "features", "explore", "rounds"}  # named where they are not the default
+UNNAMED = {"solver", "time_limit", "estimator", "features", "explore", "rounds"}  # named where they are not the default
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)

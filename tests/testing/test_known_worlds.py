@@ -39,16 +39,16 @@ def test_who_never_forgets_stays_behind_when_the_world_turns():
 
 def test_a_log_is_the_world_in_shuffled_epochs():
     world = testing.rising(24, 40)
-    log = testing.log_of(world, 40, prompts=8, group=200)
-    ids_SP = np.array(log.ids_R).reshape(40, 8, 200)
+    log = testing.log_of(world, 40, prompts=8, group=200).frame
+    ids_SP = log.prompt.to_numpy(dtype=int).reshape(40, 8, 200)
     assert (ids_SP == ids_SP[:, :, :1]).all()
     assert all(len(set(ids_SP[k : k + 3, :, 0].ravel())) == 24 for k in range(0, 39, 3))
     rates = world.rates_SP[np.arange(40)[:, None], ids_SP[:, :, 0]]
-    assert log.rewards_R.reshape(40, 8, 200).mean(axis=2) == pytest.approx(rates, abs=0.16)
-    assert (log.step_R == np.repeat(np.arange(40), 1600)).all()
-    assert set(log.counts_R) == {200}
+    assert log.reward.to_numpy().reshape(40, 8, 200).mean(axis=2) == pytest.approx(rates, abs=0.16)
+    assert (log.step == np.repeat(np.arange(40), 1600)).all()
+    assert set(log.groupby(["step", "prompt"]).size()) == {200}
     left_out = testing.log_of(testing.three_kinds(10), 6, prompts=4)  # what does not fill a batch waits
-    assert len(left_out.ids_R) == 6 * 4 * 8
+    assert len(left_out.frame) == 6 * 4 * 8
 
 
 @pytest.mark.parametrize("rates", [[], [[0.5, 1.1]], [[[0.5]]], [float("nan")]])

@@ -83,8 +83,8 @@ def test_a_run_with_many_kills_equals_one_without(tmp_path, model_folder):
         assert all((np.asarray(state[key]) == np.asarray(state2[key])).all() for key in ("evidence", "last", "step"))
         one, other = (ba.Ledger.read(folder / run / "ledger.jsonl") for run in ("whole", "stopped"))
         assert one.frame.prompt.tolist() == other.frame.prompt.tolist()
-        for column in ("step_R", "rewards_R", "lengths_R", "predicted_R", "counts_R"):
-            assert (getattr(one, column) == getattr(other, column)).all()
+        for column in ("step", "reward", "length", "predicted"):
+            assert (one.frame[column] == other.frame[column]).all()
         if name != "in rounds":
             assert set(Counter(one.frame.step.tolist()).values()) == {32 if name == "pods" else 16}
     assert min(epochs.values()) >= 1, epochs

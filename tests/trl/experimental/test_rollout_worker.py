@@ -28,6 +28,7 @@ from budgetalloc.beliefs.state import load_state
 from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.costs.pacing import Horizon, phases
 from budgetalloc.policies.pacing_policy import Paced
+from budgetalloc.policies.posterior_baseline import sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 from budgetalloc.trl.experimental import completions
@@ -115,10 +116,10 @@ def assert_right(worker, server, ledger, shadow, baseline, scale):
         rollouts = replace(
             rollouts_of(rewards_R, ids_R, belief_R=opened.belief_of(ids_R), earlier=earlier),
             baseline_R=opened.baseline_belief(ids_R, rewards_R, earlier),
-            prior=shadow.estimator.prior_now,
+            prior=ba.Beta(*shadow.estimator.prior_of(ids_R)),
         )
         expected = batch_advantages(rollouts, baseline, scale).values_R
-        earlier = earlier.faded().with_sums(rollouts.sums())
+        earlier = earlier.faded().with_sums(sums_of(rollouts))
         shadow.observe(ids_R, rewards_R)
         for name, reward, advantage in zip(ids_R, rewards_R, expected, strict=True):
             sample = next(samples)
