@@ -101,24 +101,26 @@ def certify(
             quotas.append((np.flatnonzero([d == domain for d in inside]), fewest, most))
     if max_prompts is not None and counts_N[0] > 0:
         raise BudgetError(f"max_prompts={max_prompts} with floor={budget.fewest}: use floor=0 to leave prompts out.")
-    # The greedy counts, without the constraints that `greedy` does not support: a start for CP-SAT, and the fallback.
-    single = budget.tokens is None or (budget.rollouts is None and budget.quotas is None)
-    one = budget if single else replace(budget, tokens=None if budget.rollouts else budget.tokens, quotas=None)
-    start_P = np.searchsorted(counts_N, greedy(values_PN, costs, one, domains_P=domains))
-    rows, proven = np.arange(len(values_PN)), math.inf
-    if single and max_prompts is None and budget.tokens is None and _concave(values_PN, counts_N):
-        value = float(values_PN[rows, start_P].sum())
-        return Solution(counts_N[start_P], value, value, True)
-    valid = single and (max_prompts is None or np.count_nonzero(counts_N[start_P]) <= max_prompts)
+    rows, proven, start_P = np.arange(len(values_PN)), math.inf, None
     if costs is not None and budget.rollouts is not None and max_prompts is None:
         try:
             counts_P, proven = by_price(values_PN, counts_N, costs, budget, domains)
         except BudgetError:  # no price brings the rollouts within the tokens: a search may
             by = "highs" if by == "price" else by
         else:
-            start_P, valid = np.searchsorted(counts_N, counts_P), True
-    elif by == "price":
-        raise UnsupportedError(f"{budget}: by='price' is for rollouts and tokens limited together. Use by='highs'.")
+            start_P = np.searchsorted(counts_N, counts_P)
+    valid = start_P is not None
+    if start_P is None:
+        # The greedy counts, without the constraints that `greedy` does not support: a start, and the fallback.
+        single = budget.tokens is None or (budget.rollouts is None and budget.quotas is None)
+        one = budget if single else replace(budget, tokens=None if budget.rollouts else budget.tokens, quotas=None)
+        start_P = np.searchsorted(counts_N, greedy(values_PN, costs, one, domains_P=domains))
+        if single and max_prompts is None and budget.tokens is None and _concave(values_PN, counts_N):
+            value = float(values_PN[rows, start_P].sum())
+            return Solution(counts_N[start_P], value, value, True)
+        if by == "price":
+            raise UnsupportedError(f"{budget}: by='price' is for rollouts and tokens limited together. Use by='highs'.")
+        valid = single and (max_prompts is None or int(np.count_nonzero(counts_N[start_P])) <= max_prompts)
     problem = Problem(values_PN, counts_N, budget, prices, quotas, max_prompts, float(time_limit), seed, start_P)
     search = {"highs": by_highs, "ortools": by_cp_sat}.get(by)
     chosen_P, bound, optimal = search(problem) if search else (None, math.inf, False)

@@ -73,13 +73,18 @@ def by_price(
         if gain <= 1e-12 * (1.0 + abs(within[1])):
             break
         within, above = (between, above) if between[2] <= limit else (within, between)
-    counts_P = _repaired(within, above, costs_P, budget, domains_P) if above[2] > limit else within[0]
-    bound = price * limit + _bound(values_PN - price * tokens_PN, counts_N, counts_P, alone, domains_P)
-    return counts_P, bound
+    rows_D, low_D, high_D = [np.arange(len(costs_P))], np.zeros(1), np.array([np.inf])
+    if budget.quotas is not None:
+        domains = Domains.of(domains_P, alone, int(counts_N[-1]))
+        rows_D, low_D, high_D = domains.rows_D, domains.low_D.astype(float), domains.high_D.astype(float)
+    counts_P = _repaired(within, above, costs_P, budget, rows_D) if above[2] > limit else within[0]
+    at_P = np.searchsorted(counts_N, counts_P)
+    bound = _bound(values_PN - price * tokens_PN, counts_N, at_P, float(budget.rollouts or 0), rows_D, low_D, high_D)
+    return counts_P, price * limit + bound
 
 
 def _repaired(
-    within: _Found, above: _Found, costs_P: FloatArray, budget: Budget, domains_P: Sequence[Hashable] | None
+    within: _Found, above: _Found, costs_P: FloatArray, budget: Budget, rows_D: Sequence[IntArray]
 ) -> IntArray:
     """Single rollouts move from the counts within the tokens towards those above, in pairs of one domain that cost
     more tokens, the most expensive first. Groups neither open nor close."""
@@ -87,7 +92,6 @@ def _repaired(
     moves_P = (above[0] - counts_P) // budget.quantum
     equal_steps = bool(budget.fewest) or budget.smallest_group == budget.quantum
     moves_P[~(equal_steps | (np.minimum(above[0], counts_P) > 0))] = 0
-    rows_D = [np.arange(len(counts_P))] if domains_P is None else Domains.of(domains_P, budget).rows_D
     pairs = []
     for rows in rows_D:
         ups, downs = (np.repeat(rows, np.maximum(sign * moves_P[rows], 0)) for sign in (1, -1))
@@ -106,19 +110,19 @@ def _repaired(
 
 
 def _bound(
-    worth_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, budget: Budget, domains_P: Sequence[Hashable] | None
+    worth_PN: FloatArray,
+    counts_N: IntArray,
+    at_P: IntArray,
+    rollouts: float,
+    rows_D: Sequence[IntArray],
+    low_D: FloatArray,
+    high_D: FloatArray,
 ) -> float:
-    """An upper bound on the value of any counts with this budget in rollouts: each domain pays the price of a rollout
-    at which its next one gains nothing, and the rollouts go to the domains with the highest prices."""
-    if domains_P is None or budget.quotas is None:
-        rows_D, low_D, high_D = [np.arange(len(counts_P))], np.zeros(1), np.array([np.inf])
-    else:
-        domains = Domains.of(domains_P, budget, int(counts_N[-1]))
-        rows_D, low_D, high_D = domains.rows_D, domains.low_D.astype(float), domains.high_D.astype(float)
-    at_P = np.searchsorted(counts_N, counts_P)
+    """An upper bound on the value of any counts that spend these rollouts: each domain pays the price of a rollout at
+    which its next one gains nothing, and the rollouts go to the domains with the highest prices."""
     next_P = np.minimum(at_P + 1, len(counts_N) - 1)
-    rows = np.arange(len(counts_P))
-    sizes_P = np.maximum(counts_N[next_P] - counts_P, 1)
+    rows = np.arange(len(at_P))
+    sizes_P = np.maximum(counts_N[next_P] - counts_N[at_P], 1)
     gain_P = np.where(next_P > at_P, (worth_PN[rows, next_P] - worth_PN[rows, at_P]) / sizes_P, -np.inf)
     prices = [float(gain_P[rows].max(initial=-np.inf)) for rows in rows_D]
     price_D = np.array([x if np.isfinite(x) else 0.0 for x in prices])
@@ -126,7 +130,7 @@ def _bound(
         float((worth_PN[rows] - price * counts_N).max(axis=1).sum())
         for rows, price in zip(rows_D, price_D, strict=True)
     )
-    left, spent = float(budget.rollouts or 0) - low_D.sum(), float(price_D @ low_D)
+    left, spent = rollouts - low_D.sum(), float(price_D @ low_D)
     for at in np.argsort(-price_D, kind="stable").tolist():
         taken = min(left, high_D[at] - low_D[at])
         spent, left = spent + price_D[at] * taken, left - taken
