@@ -1,8 +1,10 @@
-"""budgetalloc decides how many rollouts each prompt gets when a language model is trained with verifiable rewards.
+"""budgetalloc decides how many rollouts each prompt gets when a language model is trained with
+verifiable rewards.
 
-A **policy** keeps a **belief** about each prompt and spends the **budget**. `adaptive()` draws rollouts in proportion
-to a weight of the believed success rate. `knapsack()` and `thompson()` price rollouts with a **value** and ask a
-**solver**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a policy to TRL's `GRPOTrainer`.
+A **policy** keeps a **belief** about each prompt and spends the **budget**. `adaptive()` draws
+rollouts in proportion to a weight of the believed success rate. `knapsack()` and `thompson()` price
+rollouts with a **value** and ask a **solver**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a
+policy to TRL's `GRPOTrainer`.
 """
 
 import typing as _typing
@@ -14,7 +16,13 @@ from budgetalloc.beliefs.posterior import Belief, Beta, Point
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget
-from budgetalloc.errors import BudgetallocError, BudgetError, InputError, StateError, UnsupportedError
+from budgetalloc.errors import (
+    BudgetallocError,
+    BudgetError,
+    InputError,
+    StateError,
+    UnsupportedError,
+)
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.offline.comparison import compare, comparisons
@@ -86,7 +94,9 @@ __all__ = [
 ]
 
 # Rooms that are imported at their first use, so that `import budgetalloc` stays light.
-_LATER = {name: f"budgetalloc.{name}" for name in ("cli", "offline", "report", "testing", "trl", "verl")}
+_LATER = {
+    name: f"budgetalloc.{name}" for name in ("cli", "offline", "report", "testing", "trl", "verl")
+}
 
 
 def __getattr__(name: str) -> _typing.Any:

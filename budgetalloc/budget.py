@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.errors import MOST, BudgetError, InputError, check_integer, check_type, is_number, shown
+from budgetalloc.errors import (
+    MOST,
+    BudgetError,
+    InputError,
+    check_integer,
+    check_type,
+    is_number,
+    shown,
+)
 
 __all__ = ["DEFAULT", "Budget", "IntArray", "check_budget", "rollouts_alone"]
 
@@ -22,20 +30,22 @@ _MOST_COUNTS = 2**27  # in a grid: 1 GiB
 class Budget:
     """The rollouts (or tokens) of one training step, and the allowed group sizes.
 
-    If `floor` or `min_group` is None, the policy sets it. A solver without a policy uses 2 for both.
+    If `floor` or `min_group` is None, the policy sets it. A solver without a policy uses 2 for
+    both.
 
     Args:
         rollouts: Total rollouts of the step, spent exactly. `None` if only tokens are limited.
-        tokens: Total expected tokens of the step, never exceeded. `allocate` then needs `costs_P`. If `rollouts` is
-            also given, both limits hold and the solver is `highs`.
-        floor: Fewest rollouts of every prompt. With 0, a policy may leave prompts out. None means 0 for a policy that
-            chooses among prompts, such as `adaptive`, else 2.
+        tokens: Total expected tokens of the step, never exceeded. `allocate` then needs `costs_P`.
+            If `rollouts` is also given, both limits hold and the solver is `highs`.
+        floor: Fewest rollouts of every prompt. With 0, a policy may leave prompts out. None means 0
+            for a policy that chooses among prompts, such as `adaptive`, else 2.
         cap: Most rollouts of one prompt. `None` means no limit.
         quantum: Counts are multiples of it.
-        min_group: With `floor=0`, a group has 0 or at least this many rollouts. Use 2 if the baseline is the mean of
-            the group, else 1. None means what the policy needs (`Needs.min_group`).
-        quotas: Fewest and most rollouts of a domain, such as `{"math": (256, 512)}`. `allocate` then needs
-            `domains_P`. A domain without a quota is not limited.
+        min_group: With `floor=0`, a group has 0 or at least this many rollouts. Use 2 if the
+            baseline is the mean of the group, else 1. None means what the policy needs
+            (`Needs.min_group`).
+        quotas: Fewest and most rollouts of a domain, such as `{"math": (256, 512)}`. `allocate`
+            then needs `domains_P`. A domain without a quota is not limited.
 
     Raises:
         BudgetError: a value is out of range, or two values contradict each other.
@@ -55,52 +65,86 @@ class Budget:
     quotas: Mapping[Hashable, tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
-        for name, lowest in (("rollouts", 1), ("floor", 0), ("cap", 1), ("quantum", 1), ("min_group", 1)):
+        for name, lowest in (
+            ("rollouts", 1),
+            ("floor", 0),
+            ("cap", 1),
+            ("quantum", 1),
+            ("min_group", 1),
+        ):
             value = getattr(self, name)
             if value is None and name != "quantum":
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < lowest:
-                raise BudgetError(f"Budget({name}={shown(value)}): {name} must be an integer of at least {lowest}.")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, np.integer))
+                or value < lowest
+            ):
+                raise BudgetError(
+                    f"Budget({name}={shown(value)}): {name} must be an integer of at least "
+                    f"{lowest}."
+                )
             if value > MOST:
-                raise BudgetError(f"Budget({name}={shown(value)}): {name} must be an integer of at most {MOST}.")
+                raise BudgetError(
+                    f"Budget({name}={shown(value)}): {name} must be an integer of at most {MOST}."
+                )
             object.__setattr__(self, name, int(value))  # a NumPy integer could overflow in products
         if self.rollouts is None and self.tokens is None:
-            raise BudgetError("Budget(rollouts=None): nothing limits the step. Give rollouts=, tokens= or both.")
+            raise BudgetError(
+                "Budget(rollouts=None): nothing limits the step. Give rollouts=, tokens= or both."
+            )
         if self.tokens is not None and not (is_number(self.tokens) and self.tokens > 0):
-            raise BudgetError(f"Budget(tokens={shown(self.tokens)}): tokens must be positive and finite.")
+            raise BudgetError(
+                f"Budget(tokens={shown(self.tokens)}): tokens must be positive and finite."
+            )
         if self.rollouts is None and self.cap is None:
-            raise BudgetError("Budget(rollouts=None, cap=None): a budget in tokens needs cap=, such as cap=64.")
+            raise BudgetError(
+                "Budget(rollouts=None, cap=None): a budget in tokens needs cap=, such as cap=64."
+            )
         if self.rollouts is not None and self.rollouts % self.quantum:
             below = self.rollouts // self.quantum * self.quantum
             fits = _divisor(self.rollouts, self.quantum)
-            near = f"rollouts={below} or {below + self.quantum}" if below else f"rollouts={self.quantum}"
+            near = (
+                f"rollouts={below} or {below + self.quantum}"
+                if below
+                else f"rollouts={self.quantum}"
+            )
             raise BudgetError(
-                f"Budget(rollouts={self.rollouts}, quantum={self.quantum}): {self.rollouts} is not a multiple of "
+                f"Budget(rollouts={self.rollouts}, quantum={self.quantum}): {self.rollouts} is not "
+                "a multiple of "
                 f"{self.quantum}. Use {near}, or quantum={fits}."
             )
         least = self._least
         if 0 < self.fewest < least:
             raise BudgetError(
-                f"Budget(floor={self.floor}, min_group={least}): every prompt would get {self.floor}, but a "
+                f"Budget(floor={self.floor}, min_group={least}): every prompt would get "
+                f"{self.floor}, but a "
                 f"group has at least {least}. Use floor=0, floor={least} or min_group={self.floor}."
             )
         if self.cap is not None and self.cap // self.quantum * self.quantum < self.smallest_group:
             raise BudgetError(
-                f"Budget(cap={self.cap}, floor={self.fewest}, min_group={least}, quantum={self.quantum}): the "
-                f"smallest group has {self.smallest_group} rollouts. Use cap={self.smallest_group} or more."
+                f"Budget(cap={self.cap}, floor={self.fewest}, min_group={least}, "
+                f"quantum={self.quantum}): the "
+                f"smallest group has {self.smallest_group} rollouts. Use cap={self.smallest_group} "
+                "or more."
             )
         if self.quotas is not None and not isinstance(self.quotas, Mapping):
-            raise BudgetError(f"Budget(quotas={shown(self.quotas)}): give a mapping such as {{'math': (256, 512)}}.")
+            raise BudgetError(
+                f"Budget(quotas={shown(self.quotas)}): give a mapping such as "
+                f"{{'math': (256, 512)}}."
+            )
         for domain, quota in (self.quotas or {}).items():
             if not _is_quota(quota):
                 raise BudgetError(
-                    f"Budget(quotas={{{domain!r}: {shown(quota)}}}): give 0 <= fewest <= most, two integers of at most "
+                    f"Budget(quotas={{{domain!r}: {shown(quota)}}}): give 0 <= fewest <= most, two "
+                    f"integers of at most "
                     f"{MOST}, such as {{{domain!r}: (256, 512)}}."
                 )
 
     @property
     def fewest(self) -> int:
-        """Fewest rollouts of every prompt: the floor. Without a floor, the larger of 2 and `min_group`."""
+        """Fewest rollouts of every prompt: the floor. Without a floor, the larger of 2 and
+        `min_group`."""
         return max(DEFAULT, self.min_group or 0) if self.floor is None else self.floor
 
     @property
@@ -116,24 +160,37 @@ class Budget:
     @property
     def largest_group(self) -> int:
         """Rollouts of the largest group."""
-        limits = [x // self.quantum * self.quantum for x in (self.cap, self.rollouts) if x is not None]
+        limits = [
+            x // self.quantum * self.quantum for x in (self.cap, self.rollouts) if x is not None
+        ]
         return int(min(limits))
 
     @property
     def counts(self) -> int:
         """The number of counts in `grid`."""
-        return max((self.largest_group - self.smallest_group) // self.quantum + 1, 0) + (self.fewest == 0)
+        return max((self.largest_group - self.smallest_group) // self.quantum + 1, 0) + (
+            self.fewest == 0
+        )
 
     def grid(self, limit: int | None = None) -> IntArray:
-        """The counts that a prompt may have, ascending, up to `limit`, shape (N,). If `floor` is 0, the first is 0."""
-        top = self.largest_group if limit is None else min(check_integer("limit", limit, 0), self.largest_group)
+        """The counts that a prompt may have, ascending, up to `limit`, shape (N,). If `floor` is 0,
+        the first is 0."""
+        top = (
+            self.largest_group
+            if limit is None
+            else min(check_integer("limit", limit, 0), self.largest_group)
+        )
         if (top - self.smallest_group) // self.quantum > _MOST_COUNTS:
-            raise BudgetError(f"{self}: it allows counts up to {top}, too many to list. Use a smaller cap or limit.")
+            raise BudgetError(
+                f"{self}: it allows counts up to {top}, too many to list. Use a smaller cap or "
+                "limit."
+            )
         counts_N = np.arange(self.smallest_group, top + 1, self.quantum, dtype=np.int64)
         return np.concatenate([[0], counts_N]) if self.fewest == 0 else counts_N
 
     def check(self, num_prompts: int) -> None:
-        """Raises `BudgetError` with a feasible value if `num_prompts` prompts cannot spend the rollouts exactly."""
+        """Raises `BudgetError` with a feasible value if `num_prompts` prompts cannot spend the
+        rollouts exactly."""
         num_prompts = check_integer("num_prompts", num_prompts, 1)
         if self.rollouts is None:
             return
@@ -148,20 +205,23 @@ class Budget:
             ways += ["floor=0"] if _adds_up(total, smallest, high) else []
             ways += [f"rollouts={num_prompts * low}"]
             raise BudgetError(
-                f"{self}: {num_prompts} prompts at floor={self.fewest} need {num_prompts * low} rollouts. "
+                f"{self}: {num_prompts} prompts at floor={self.fewest} need {num_prompts * low} "
+                "rollouts. "
                 f"Use {' or '.join(ways)}."
             )
         if num_prompts * high < total:
             enough = -(-total // num_prompts // self.quantum) * self.quantum
             raise BudgetError(
-                f"{self}: {num_prompts} prompts at cap={self.cap} can take only {num_prompts * high} rollouts. "
+                f"{self}: {num_prompts} prompts at cap={self.cap} can take only "
+                f"{num_prompts * high} rollouts. "
                 f"Use cap={enough} or rollouts={num_prompts * high}."
             )
         if not self.fewest and not _adds_up(total, low, high):
             groups = total // low
             raise BudgetError(
                 f"{self}: no set of groups of {low} to {high} rollouts adds up to {total}. "
-                f"Use rollouts={f'{groups * high} or ' if groups else ''}{(groups + 1) * low}, or another cap."
+                f"Use rollouts={f'{groups * high} or ' if groups else ''}{(groups + 1) * low}, or "
+                "another cap."
             )
 
 
@@ -171,7 +231,8 @@ def check_budget(budget: Any) -> None:
 
 
 def rollouts_alone(budget: Budget) -> int | None:
-    """The rollouts to spend if nothing else is limited; None if the budget limits tokens or has quotas."""
+    """The rollouts to spend if nothing else is limited; None if the budget limits tokens or has
+    quotas."""
     return budget.rollouts if budget.tokens is None and budget.quotas is None else None
 
 

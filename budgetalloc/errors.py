@@ -42,7 +42,8 @@ MOST = 2**40
 
 
 def printable(text: str) -> str:
-    r"""The text without control characters, because names of files, columns and ids may hold terminal escape codes.
+    r"""The text without control characters, because names of files, columns and ids may hold
+    terminal escape codes.
 
     Newlines and tabs are kept. All other non-printable characters are escaped as in `repr`.
 
@@ -51,7 +52,9 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(x if x.isprintable() or x in "\n\t" else x.encode("unicode_escape").decode() for x in text)
+    return "".join(
+        x if x.isprintable() or x in "\n\t" else x.encode("unicode_escape").decode() for x in text
+    )
 
 
 class BudgetallocError(Exception):
@@ -83,11 +86,13 @@ class StateError(BudgetallocError, ValueError):
 
 
 class UnsupportedError(BudgetallocError, NotImplementedError):
-    """A trainer, version or option that budgetalloc does not support. The text says why and what to do."""
+    """A trainer, version or option that budgetalloc does not support. The text says why and what to
+    do."""
 
 
 def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
-    """Imports an optional library. If it is missing, raises `UnsupportedError`, which says how to install it.
+    """Imports an optional library. If it is missing, raises `UnsupportedError`, which says how to
+    install it.
 
     Args:
         library: The module, such as "ray" or "pyarrow.parquet".
@@ -102,7 +107,9 @@ def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
         return importlib.import_module(library)
     except ImportError as error:
         name = library.partition(".")[0]
-        raise UnsupportedError(f"{needed_for} needs {name} ({error}): {installing(extra)}.{more}") from error
+        raise UnsupportedError(
+            f"{needed_for} needs {name} ({error}): {installing(extra)}.{more}"
+        ) from error
 
 
 def installing(extra: str) -> str:
@@ -128,7 +135,8 @@ def shown(value: Any) -> str:
 
 
 def nearest(word: object, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown word: a suggestion of the nearest known word, or a full stop.
+    """The end of a sentence about an unknown word: a suggestion of the nearest known word, or a
+    full stop.
 
     >>> nearest("knapsak", ["uniform", "knapsack"]), nearest("zzz", ["uniform", "knapsack"])
     (', did you mean knapsack?', '.')
@@ -138,14 +146,19 @@ def nearest(word: object, known: Collection[str]) -> str:
 
 
 def check_integer(name: str, value: Any, low: int, high: int = MOST) -> int:
-    """The value as an int in [low, high]. Raises `InputError` for anything else, True and False included.
+    """The value as an int in [low, high]. Raises `InputError` for anything else, True and False
+    included.
 
     >>> check_integer("group", np.int64(8), 1)
     8
     """
     is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_integer or not low <= value <= high:
-        allowed = f"of at least {low}" if high == MOST and (not is_integer or value < low) else f"from {low} to {high}"
+        allowed = (
+            f"of at least {low}"
+            if high == MOST and (not is_integer or value < low)
+            else f"from {low} to {high}"
+        )
         raise InputError(f"{name}={shown(value)}: use an integer {allowed}.", argument=name)
     return int(value)
 
@@ -165,8 +178,11 @@ def is_number(value: Any) -> bool:
         return False
 
 
-def check_number(name: str, value: Any, low: float, high: float, *, without: tuple[float, ...] = ()) -> float:
-    """The value as a float in [low, high], but not in `without`. Raises `InputError` for anything else.
+def check_number(
+    name: str, value: Any, low: float, high: float, *, without: tuple[float, ...] = ()
+) -> float:
+    """The value as a float in [low, high], but not in `without`. Raises `InputError` for anything
+    else.
 
     >>> check_number("share", 0.5, 0, 1, without=(0, 1))
     0.5
@@ -174,7 +190,9 @@ def check_number(name: str, value: Any, low: float, high: float, *, without: tup
     if not is_number(value) or not low <= value <= high or value in without:
         left = "(" if low in without or low == -math.inf else "["
         right = ")" if high in without or high == math.inf else "]"
-        raise InputError(f"{name}={shown(value)}: use a number in {left}{low:g}, {high:g}{right}.", argument=name)
+        raise InputError(
+            f"{name}={shown(value)}: use a number in {left}{low:g}, {high:g}{right}.", argument=name
+        )
     return float(value)
 
 
@@ -192,21 +210,27 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_function(name: str, value: Any, what: str) -> None:
-    """Raises `InputError` unless the value is callable. `what` describes its arguments and result."""
+    """Raises `InputError` unless the value is callable. `what` describes its arguments and
+    result."""
     if not callable(value):
         raise InputError(f"{name}={shown(value)}: give a function {what}.", argument=name)
 
 
 def check_type(name: str, value: Any, kind: type | tuple[type, ...], what: str) -> None:
-    """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give instead."""
+    """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give
+    instead."""
     if not isinstance(value, kind):
-        raise InputError(f"{name}={shown(value)} is of type {type(value).__name__}: give {what}.", argument=name)
+        raise InputError(
+            f"{name}={shown(value)} is of type {type(value).__name__}: give {what}.", argument=name
+        )
 
 
 def check_rng(rng: Any) -> None:
     """Raises `InputError` unless this is a random number generator."""
     if isinstance(rng, type) or not callable(getattr(rng, "random", None)):
-        raise InputError(f"rng={shown(rng)}: give a generator such as np.random.default_rng(0).", argument="rng")
+        raise InputError(
+            f"rng={shown(rng)}: give a generator such as np.random.default_rng(0).", argument="rng"
+        )
 
 
 def check_list(name: str, values: Any, what: str) -> list[Any]:
@@ -224,9 +248,11 @@ def check_list(name: str, values: Any, what: str) -> list[Any]:
 
 
 def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDArray[np.float64]:
-    """Numbers of any shape as floats, None as NaN. Raises `InputError` for text, rows of unequal lengths and objects.
+    """Numbers of any shape as floats, None as NaN. Raises `InputError` for text, rows of unequal
+    lengths and objects.
 
-    With `copy=False`, an array of floats is returned unchanged. Use this for large arrays that are only read.
+    With `copy=False`, an array of floats is returned unchanged. Use this for large arrays that are
+    only read.
 
     >>> check_array("rewards_R", [1, None], "one number per rollout")
     array([ 1., nan])
@@ -234,7 +260,11 @@ def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDAr
     try:
         array = np.asarray(values)
         text = array.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in array.flat)
-        if array.dtype.kind not in "biufO" or text or isinstance(values, (bytes, bytearray, memoryview, dict)):
+        if (
+            array.dtype.kind not in "biufO"
+            or text
+            or isinstance(values, (bytes, bytearray, memoryview, dict))
+        ):
             raise TypeError(f"not numbers, but {array.dtype}")
         return array.astype(np.float64, copy=copy)
     except (TypeError, ValueError, OverflowError) as error:

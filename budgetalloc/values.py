@@ -1,8 +1,9 @@
 """The value of n rollouts of a prompt: pure functions `(belief, counts_N) -> values_PN`.
 
-Every value is 0 at n = 0 and does not fall as n grows. With a `Beta`, it is the expectation under the belief, in closed
-form. With a `Point`, it is the value at that rate. Graded successes in [0, 1] are treated as success rates. Values that
-measure variance are multiplied by the belief's spread (`Beta.spread_P`).
+Every value is 0 at n = 0 and does not fall as n grows. With a `Beta`, it is the expectation under
+the belief, in closed form. With a `Point`, it is the value at that rate. Graded successes in [0, 1]
+are treated as success rates. Values that measure variance are multiplied by the belief's spread
+(`Beta.spread_P`).
 """
 
 from collections.abc import Callable
@@ -18,10 +19,11 @@ Value = Callable[[Belief, ArrayLike], FloatArray]
 
 
 def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """The chance that a group of n has both a success and a failure: 1 - E[p^n] - E[(1-p)^n], times the spread.
+    """The chance that a group of n has both a success and a failure: 1 - E[p^n] - E[(1-p)^n], times
+    the spread.
 
-    With a group baseline, only such a group has a gradient. DAPO (arXiv 2503.14476) filters for it. Knapsack RL
-    (arXiv 2509.25849) calls it the probability of a non-zero gradient.
+    With a group baseline, only such a group has a gradient. DAPO (arXiv 2503.14476) filters for it.
+    Knapsack RL (arXiv 2509.25849) calls it the probability of a non-zero gradient.
 
     Returns:
         Shape (P, N), in [0, 1), and 0 for n of 0 and 1. Concave in n from n = 1.
@@ -56,10 +58,11 @@ def hit(belief: Belief, counts_N: ArrayLike) -> FloatArray:
 
 
 def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """The variance reduction of a prompt's gradient by n rollouts: E[p(1-p)] (1 - 1/n) times the spread.
+    """The variance reduction of a prompt's gradient by n rollouts: E[p(1-p)] (1 - 1/n) times the
+    spread.
 
-    Maximizing the sum minimizes sum E[p(1-p)] / n, the total variance of the gradient estimate over prompts with at
-    least one rollout (VIP, arXiv 2602.01601).
+    Maximizing the sum minimizes sum E[p(1-p)] / n, the total variance of the gradient estimate over
+    prompts with at least one rollout (VIP, arXiv 2602.01601).
 
     Returns:
         Shape (P, N), in [0, 0.25), and 0 for n of 0 and 1. Concave in n from n = 1.
@@ -70,16 +73,19 @@ def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """
     check_belief(belief)
     counts = check_counts(counts_N, len(belief)).astype(np.float64)
-    return (belief.moment(1, 1) * belief.spread_P * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]).T
+    return (
+        belief.moment(1, 1) * belief.spread_P * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]
+    ).T
 
 
 def success_gain(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """The chance of a mixed group times the expected rise of p after a step: E[(1 - p^n - (1-p)^n) p (1-p)^2].
+    """The chance of a mixed group times the expected rise of p after a step: E[(1 - p^n - (1-p)^n)
+    p (1-p)^2].
 
-    This is the value of Knapsack RL (arXiv 2509.25849), which uses the last visit's mean as p (a `Point`). Under a
-    `Beta`, it is E[p q^2] - E[p^(n+1) q^2] - E[p q^(n+2)] with q = 1 - p. Its maximum is at p = 2/5 for n = 2, and at
-    p = 1/3 for large n. For graded success, both factors are multiplied by the spread, because the rise is (1-p) times
-    the variance.
+    This is the value of Knapsack RL (arXiv 2509.25849), which uses the last visit's mean as p (a
+    `Point`). Under a `Beta`, it is E[p q^2] - E[p^(n+1) q^2] - E[p q^(n+2)] with q = 1 - p. Its
+    maximum is at p = 2/5 for n = 2, and at p = 1/3 for large n. For graded success, both factors
+    are multiplied by the spread, because the rise is (1-p) times the variance.
 
     Returns:
         Shape (P, N), in [0, 4/27), and 0 for n of 0 and 1. Concave in n from n = 1.

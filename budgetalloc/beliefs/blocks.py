@@ -1,4 +1,5 @@
-"""Blocks of a large array that stay in the processor's cache: more arrays cost more to allocate than to compute."""
+"""Blocks of a large array that stay in the processor's cache: more arrays cost more to allocate
+than to compute."""
 
 from collections.abc import Iterator
 

@@ -8,7 +8,8 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 __all__ = ["KEPT", "with_first_visit_prior"]
 
 KEPT = 0.9
-"""The share of earlier first visits kept at a step with first visits: about the last ten such steps count."""
+"""The share of earlier first visits kept at a step with first visits: about the last ten such steps
+count."""
 
 
 def with_first_visit_prior(
@@ -20,12 +21,14 @@ def with_first_visit_prior(
     first_visits: tuple[float, float],
     share: float = 1.0,
 ) -> Beta:
-    """Beliefs for a posterior baseline, whose prior Beta(a, b) has the mean success of first visits. Shape (R,).
+    """Beliefs for a posterior baseline, whose prior Beta(a, b) has the mean success of first
+    visits. Shape (R,).
 
-    In a pool of hard prompts, a prior mean of 1/2 would give nearly every rollout of a cold prompt the advantage
-    -a / (a + b). The prior's mean therefore becomes (a + S + s) / (a + b + N + n), and its mass a + b stays. S and N
-    are the discounted successes and rollouts of first visits before this step, and s and n those of the other cold
-    prompts of this step. A prompt's own rollouts are left out, which keeps the baseline independent of them.
+    In a pool of hard prompts, a prior mean of 1/2 would give nearly every rollout of a cold prompt
+    the advantage -a / (a + b). The prior's mean therefore becomes (a + S + s) / (a + b + N + n),
+    and its mass a + b stays. S and N are the discounted successes and rollouts of first visits
+    before this step, and s and n those of the other cold prompts of this step. A prompt's own
+    rollouts are left out, which keeps the baseline independent of them.
 
     Args:
         belief_R: The belief about each rollout's prompt before this step, shape (R,).
@@ -48,7 +51,8 @@ def with_first_visit_prior(
     failures_G = np.bincount(group_R, weights=counted_R) - successes_G
     successes_R = first_visits[0] + (successes_G.sum() - successes_G)[group_R]
     failures_R = first_visits[1] - first_visits[0] + (failures_G.sum() - failures_G)[group_R]
-    successes_R, failures_R = np.maximum(successes_R, 0.0), np.maximum(failures_R, 0.0)  # below 0 by rounding
+    # below 0 by rounding
+    successes_R, failures_R = np.maximum(successes_R, 0.0), np.maximum(failures_R, 0.0)
     a, b = prior
     share_R = share * (a + b) / (a + b + successes_R + failures_R)
     return Beta(

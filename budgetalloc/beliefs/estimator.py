@@ -24,17 +24,18 @@ STATE_VERSION = 2
 
 
 class BetaEstimator(Estimator):
-    """A Beta posterior of each prompt's success rate. Old evidence is discounted, because the language model changes.
+    """A Beta posterior of each prompt's success rate. Old evidence is discounted, because the
+    language model changes.
 
-    A prompt's belief is Beta(prior[0] + s, prior[1] + f), with s and f its discounted successes and failures. A visit
-    multiplies them by `discount` before it adds the new ones. A step without a visit multiplies them by `idle`. A
-    graded success in [0, 1] counts as a fraction of a success. VADE (arXiv 2511.18902) uses discount 0.2 and idle
-    0.999.
+    A prompt's belief is Beta(prior[0] + s, prior[1] + f), with s and f its discounted successes and
+    failures. A visit multiplies them by `discount` before it adds the new ones. A step without a
+    visit multiplies them by `idle`. A graded success in [0, 1] counts as a fraction of a success.
+    VADE (arXiv 2511.18902) uses discount 0.2 and idle 0.999.
 
-    The estimator also keeps the spread of graded successes, because a prompt whose success is always 0.5 is never
-    mixed. For the belief Beta(a, b), `spread_P` is 1 - n d / (a b), with n = a + b and d the discounted sum of u(1-u)
-    over successes u. It is the variance of the successes as a share of p(1-p). The prior counts as successes of 0
-    and 1.
+    The estimator also keeps the spread of graded successes, because a prompt whose success is
+    always 0.5 is never mixed. For the belief Beta(a, b), `spread_P` is 1 - n d / (a b), with n = a
+    + b and d the discounted sum of u(1-u) over successes u. It is the variance of the successes as
+    a share of p(1-p). The prior counts as successes of 0 and 1.
 
     Prompts share nothing here. `TrackingEstimator` learns what they have in common.
 
@@ -44,7 +45,8 @@ class BetaEstimator(Estimator):
         idle: Share of the evidence kept at a step without a visit, in (0, 1].
 
     Raises:
-        InputError: a parameter out of range; ids and successes of different lengths; a success outside [0, 1].
+        InputError: a parameter out of range; ids and successes of different lengths; a success
+            outside [0, 1].
 
     >>> estimator = BetaEstimator(prior=(0.5, 0.5), discount=0.9)
     >>> estimator.observe(["a"] * 4, [1, 1, 1, 0]); estimator.tick()
@@ -56,33 +58,44 @@ class BetaEstimator(Estimator):
     array([False,  True])
     """
 
-    def __init__(self, *, prior: tuple[float, float] = (0.5, 0.5), discount: float = 1.0, idle: float = 1.0) -> None:
+    def __init__(
+        self, *, prior: tuple[float, float] = (0.5, 0.5), discount: float = 1.0, idle: float = 1.0
+    ) -> None:
         if not _is_pair(prior):
-            raise InputError(f"prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5).")
+            raise InputError(
+                f"prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5)."
+            )
         self.prior = (float(prior[0]), float(prior[1]))
         self.discount = check_number("discount", discount, 0, 1)
         self.idle = check_number("idle", idle, 0, 1, without=(0,))
         self.step = 0
-        self.first_visits = (0.0, 0.0)  # discounted successes and rollouts, for `with_first_visit_prior`
-        self._seen_before = 0  # prompts seen before the current step; later prompts are on their first visit
+        # discounted successes and rollouts, for `with_first_visit_prior`
+        self.first_visits = (0.0, 0.0)
+        # prompts seen before the current step; later prompts are on their first visit
+        self._seen_before = 0
         self.prior_now = self.prior
         self._index = Index()
         self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
         self._failures_P: FloatArray = np.zeros(0)
-        self._graded_P: FloatArray = np.zeros(0)  # discounted sum of u(1-u), 0 for successes of 0 and 1
-        self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit, -1 before the first
+        # discounted sum of u(1-u), 0 for successes of 0 and 1
+        self._graded_P: FloatArray = np.zeros(0)
+        # step of the last visit, -1 before the first
+        self._last_P: IntArray = np.zeros(0, dtype=np.int64)
 
     def __repr__(self) -> str:
         return f"BetaEstimator(prior={self.prior!r}, discount={self.discount}, idle={self.idle})"
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
-        """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
+        """The current belief about these prompts, shape (P,); ids may repeat, for example one id
+        per rollout."""
         rows_K, at_P = rows_to_read(self._index.find(ids_P), len(self))
         rows = len(self) if isinstance(rows_K, slice) else len(rows_K)
         # The last row is the prior, because an unseen prompt has the place -1.
         known_K2, graded_K = np.empty((rows + 1, 2)), np.zeros(rows)
         for block in blocks(rows):
-            successes, failures, graded = self._carried(block if isinstance(rows_K, slice) else rows_K[block])
+            successes, failures, graded = self._carried(
+                block if isinstance(rows_K, slice) else rows_K[block]
+            )
             np.add(successes, self.prior_now[0], out=known_K2[block, 0])
             np.add(failures, self.prior_now[1], out=known_K2[block, 1])
             if graded.any():
@@ -92,7 +105,8 @@ class BetaEstimator(Estimator):
         spread_P = np.broadcast_to(1.0, at_P.size)
         if graded_K.any():
             spread_P = spread(checked.alpha_P, checked.beta_P, np.append(graded_K, 0.0)).take(at_P)
-        of_P2 = known_K2.take(at_P, axis=0)  # both parameters at once, because each look-up misses the cache
+        # both parameters at once, because each look-up misses the cache
+        of_P2 = known_K2.take(at_P, axis=0)
         return unchecked(Beta, alpha_P=of_P2[:, 0], beta_P=of_P2[:, 1], spread_P=spread_P)
 
     def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
@@ -103,16 +117,22 @@ class BetaEstimator(Estimator):
     def baseline_belief(
         self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
     ) -> Beta:
-        """The belief about each rollout's prompt, with the recent mean success of first visits as the prior's mean
-        (`cold_start.with_first_visit_prior`). Arguments as in `Estimator`."""
+        """The belief about each rollout's prompt, with the recent mean success of first visits as
+        the prior's mean (`cold_start.with_first_visit_prior`). Arguments as in `Estimator`."""
         belief_R, cold_R = self.belief(ids_G).take(group_R), self.cold(ids_G)[group_R]
         return with_first_visit_prior(
             belief_R, self.prior_now, cold_R, success_R, group_R, self.first_visits, prior_share
         )
 
-    def _carried(self, at_P: IntArray | slice, share: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _carried(
+        self, at_P: IntArray | slice, share: float = 1.0
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """A share of the successes, failures and sums of u(1-u) in these rows, after idle steps."""
-        successes_P, failures_P, graded_P = self._successes_P[at_P], self._failures_P[at_P], self._graded_P[at_P]
+        successes_P, failures_P, graded_P = (
+            self._successes_P[at_P],
+            self._failures_P[at_P],
+            self._graded_P[at_P],
+        )
         if self.idle < 1:
             # The step of the visit and the current step are not idle steps.
             idle_steps_P = np.maximum(self.step - self._last_P[at_P] - 1, 0)
@@ -121,13 +141,22 @@ class BetaEstimator(Estimator):
                 kept_P = (share * self.idle ** np.arange(longest + 1))[idle_steps_P]
             else:
                 kept_P = share * self.idle**idle_steps_P
-            successes_P, failures_P, graded_P = successes_P * kept_P, failures_P * kept_P, graded_P * kept_P
+            successes_P, failures_P, graded_P = (
+                successes_P * kept_P,
+                failures_P * kept_P,
+                graded_P * kept_P,
+            )
         elif share < 1:
-            successes_P, failures_P, graded_P = successes_P * share, failures_P * share, graded_P * share
+            successes_P, failures_P, graded_P = (
+                successes_P * share,
+                failures_P * share,
+                graded_P * share,
+            )
         return successes_P, failures_P, graded_P
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        """Adds successes, one per rollout, to the current step. NaN and None are no evidence. `tick` ends the step.
+        """Adds successes, one per rollout, to the current step. NaN and None are no evidence.
+        `tick` ends the step.
 
         Several calls within one step are one visit: only the first call discounts earlier evidence.
 
@@ -140,12 +169,18 @@ class BetaEstimator(Estimator):
             return
         at_P = self._index.add(ids_P)
         self._successes_P, self._failures_P, self._graded_P = (
-            with_room(values_P, len(self)) for values_P in (self._successes_P, self._failures_P, self._graded_P)
+            with_room(values_P, len(self))
+            for values_P in (self._successes_P, self._failures_P, self._graded_P)
         )
         self._last_P = with_room(self._last_P, len(self), -1)
         returning = at_P[self._last_P[at_P] < self.step]
-        carried_successes, carried_failures, carried_graded = self._carried(returning, self.discount)
-        self._successes_P[returning], self._failures_P[returning] = carried_successes, carried_failures
+        carried_successes, carried_failures, carried_graded = self._carried(
+            returning, self.discount
+        )
+        self._successes_P[returning], self._failures_P[returning] = (
+            carried_successes,
+            carried_failures,
+        )
         self._graded_P[returning] = carried_graded
         self._last_P[at_P] = self.step
         self._successes_P[at_P] += successes_P
@@ -157,15 +192,19 @@ class BetaEstimator(Estimator):
         if self._seen_before < len(self):
             first = slice(self._seen_before, len(self))
             successes = KEPT * self.first_visits[0] + math.fsum(self._successes_P[first])
-            failures = KEPT * (self.first_visits[1] - self.first_visits[0]) + math.fsum(self._failures_P[first])
+            failures = KEPT * (self.first_visits[1] - self.first_visits[0]) + math.fsum(
+                self._failures_P[first]
+            )
             self.first_visits, self._seen_before = (successes, successes + failures), len(self)
         self.step += 1
 
     def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift. Call it between steps.
+        """Rescales all evidence as if each success u had been scale u + shift. Call it between
+        steps.
 
-        A learned range of rewards needs this when it changes. The result is exact if all new successes lie in [0, 1].
-        Successes outside are clipped (`graded_success.rescaled`). The prior stays.
+        A learned range of rewards needs this when it changes. The result is exact if all new
+        successes lie in [0, 1]. Successes outside are clipped (`graded_success.rescaled`). The
+        prior stays.
 
         Args:
             scale: Positive: (old high - old low) / (new high - new low).
@@ -180,7 +219,10 @@ class BetaEstimator(Estimator):
         evidence = rescaled(self._successes_P, self._failures_P, self._graded_P, scale, shift)
         self._successes_P, self._failures_P, self._graded_P = evidence
         trials = self.first_visits[1]
-        self.first_visits = (min(max(scale * self.first_visits[0] + shift * trials, 0.0), trials), trials)
+        self.first_visits = (
+            min(max(scale * self.first_visits[0] + shift * trials, 0.0), trials),
+            trials,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, without settings. `load_state_dict` restores it to the bit."""
@@ -205,8 +247,10 @@ class BetaEstimator(Estimator):
         check_state(state)
         if not np.array_equal(state.get("version", 0), STATE_VERSION):
             raise StateError(
-                f"The state has version {shown(state.get('version'))}, and this budgetalloc reads version "
-                f"{STATE_VERSION} of BetaEstimator: load it with the version and the policy that wrote it."
+                f"The state has version {shown(state.get('version'))}, and this budgetalloc reads "
+                "version "
+                f"{STATE_VERSION} of BetaEstimator: load it with the version and the policy that "
+                "wrote it."
             )
         with reading("beliefs"):
             ids = distinct_ids(state["ids"])
@@ -216,13 +260,18 @@ class BetaEstimator(Estimator):
             evidence, graded, last, step, met, earned = saved.values()
             if (evidence < 0).any():
                 raise InputError("negative evidence")
-            if not ((graded >= 0) & (graded <= evidence.min(axis=1) + 1e-6)).all():  # u(1-u) is at most u, and 1 - u
+            # u(1-u) is at most u, and 1 - u
+            if not ((graded >= 0) & (graded <= evidence.min(axis=1) + 1e-6)).all():
                 raise InputError("graded successes that do not fit the evidence")
             if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1]):
                 raise InputError(f"first visits of {met} prompts, {earned}, out of range")
             if step < 0 or ((last < 0) | (last > step)).any():
                 raise InputError(f"visits outside steps 0 to {step}")
-        self.step, self._seen_before, self.first_visits = int(step), int(met), (float(earned[0]), float(earned[1]))
+        self.step, self._seen_before, self.first_visits = (
+            int(step),
+            int(met),
+            (float(earned[0]), float(earned[1])),
+        )
         self._index = Index(ids)
         self._successes_P, self._failures_P = evidence.T.copy()
         self._graded_P, self._last_P = graded, last.astype(np.int64)
@@ -230,5 +279,7 @@ class BetaEstimator(Estimator):
 
 def _is_pair(prior: Any) -> bool:
     return (
-        isinstance(prior, (tuple, list, np.ndarray)) and len(prior) == 2 and all(is_number(x) and x > 0 for x in prior)
+        isinstance(prior, (tuple, list, np.ndarray))
+        and len(prior) == 2
+        and all(is_number(x) and x > 0 for x in prior)
     )

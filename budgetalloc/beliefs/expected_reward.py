@@ -13,7 +13,8 @@ from budgetalloc.budget import IntArray
 __all__ = ["Line", "Sums", "reward_line"]
 
 _KEPT = 0.9  # share of the sums kept at a step
-_PAST = 16.0  # rollouts that earlier steps count for at most in the line, so that it follows a change at once
+# rollouts that earlier steps count for at most in the line, so that it follows a change at once
+_PAST = 16.0
 _DOUBT = 0.25  # weight of the slope that is expected before any success
 
 
@@ -25,11 +26,13 @@ class Sums:
         n: Number of rollouts.
         s, r, ss, sr, rr: Sums of s, r, s*s, s*r and r*r.
         graded: Number of rollouts whose success is neither 0 nor 1.
-        within, pairs: The sum of squared deviations of s from the mean of its own prompt, and the number of rollouts in
-            it (`variance.deviations`). within / pairs is the variance of success within a prompt.
-        alike: The chance that the part of the reward not explained by success is equal in 8 rollouts
-            (`variance.share_alike`), summed over rollouts.
-        lean: The mean advantage in units of its root mean square (`policies.batch_advantages`), summed over rollouts.
+        within, pairs: The sum of squared deviations of s from the mean of its own prompt, and the
+            number of rollouts in it (`variance.deviations`). within / pairs is the variance of
+            success within a prompt.
+        alike: The chance that the part of the reward not explained by success is equal in 8
+            rollouts (`variance.share_alike`), summed over rollouts.
+        lean: The mean advantage in units of its root mean square (`policies.batch_advantages`),
+            summed over rollouts.
     """
 
     n: Any = 0.0
@@ -45,8 +48,11 @@ class Sums:
     lean: Any = 0.0
 
     @classmethod
-    def of(cls, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, groups: int) -> "Sums":
-        """The sums of each group over r and s, shape (groups,). The fields from `within` on are 0."""
+    def of(
+        cls, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, groups: int
+    ) -> "Sums":
+        """The sums of each group over r and s, shape (groups,). The fields from `within` on are
+        0."""
         scored_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
         s, r, group = success_R[scored_R], rewards_R[scored_R], group_R[scored_R]
         graded = (s > EQUAL) & (s < 1 - EQUAL)
@@ -60,7 +66,9 @@ class Sums:
 
     def with_sums(self, added: "Sums") -> "Sums":
         """The sums after adding those of a step."""
-        return Sums(*(a + b for a, b in zip(vars(self).values(), vars(added).values(), strict=True)))
+        return Sums(
+            *(a + b for a, b in zip(vars(self).values(), vars(added).values(), strict=True))
+        )
 
     def faded(self) -> "Sums":
         """The sums, discounted by one step."""
@@ -94,7 +102,8 @@ class Sums:
     def from_state(cls, state: Any) -> "Sums":
         """The sums from the result of `state_dict`. Raises `StateError`."""
         with reading("sums of rewards"):
-            sums = arrays_in({"lean": 0.0} | state, {each.name: () for each in fields(cls)})  # 0.3 has no lean
+            # 0.3 has no lean
+            sums = arrays_in({"lean": 0.0} | state, {each.name: () for each in fields(cls)})
             return cls(**{name: float(value) for name, value in sums.items()})
 
 
@@ -126,18 +135,27 @@ class Line:
         return np.asarray(self.start_R + self.slope_R * success_R)
 
     def deviation(self, variance_R: FloatArray) -> FloatArray:
-        """The standard deviation of rewards, given the variance of success around its expectation."""
+        """The standard deviation of rewards, given the variance of success around its
+        expectation."""
         only_R = np.abs(self.slope_R) * np.sqrt(variance_R)
-        return np.where(self.around_R > 0, np.sqrt(self.slope_R**2 * variance_R + self.around_R), only_R)
+        return np.where(
+            self.around_R > 0, np.sqrt(self.slope_R**2 * variance_R + self.around_R), only_R
+        )
 
 
 def reward_line(
-    success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, earlier: Sums, jump: float = 1.0
+    success_R: FloatArray,
+    rewards_R: FloatArray,
+    group_R: IntArray,
+    earlier: Sums,
+    jump: float = 1.0,
 ) -> Line:
-    """A line of reward against success, by ridge regression over earlier rollouts and the step's other groups.
+    """A line of reward against success, by ridge regression over earlier rollouts and the step's
+    other groups.
 
-    A rollout's own group is left out, which keeps the expectation independent of the rollout's reward. The slope is
-    shrunk to `jump` with a weight of 0.25. This matters only while all rollouts have succeeded, or all have failed.
+    A rollout's own group is left out, which keeps the expectation independent of the rollout's
+    reward. The slope is shrunk to `jump` with a weight of 0.25. This matters only while all
+    rollouts have succeeded, or all have failed.
 
     Args:
         success_R, rewards_R: Success and reward of each rollout, NaN for none, shape (R,).
@@ -156,7 +174,10 @@ def reward_line(
     own = Sums.of(success_R, rewards_R, group_R, groups)
     names = ("n", "s", "r", "ss", "sr", "rr")
     kept = min(1.0, _PAST / earlier.n) if earlier.n > 0 else 1.0
-    rest = [kept * getattr(earlier, name) + getattr(own, name).sum() - getattr(own, name) for name in names]
+    rest = [
+        kept * getattr(earlier, name) + getattr(own, name).sum() - getattr(own, name)
+        for name in names
+    ]
     n, s, r, ss, sr, rr = (np.where(rest[0] > 1e-9, x, np.nan) for x in rest)
     squares_s, products, squares_r = ss - s * s / n, sr - s * r / n, rr - r * r / n
     slope_G = (products + _DOUBT * jump) / (np.maximum(squares_s, 0.0) + _DOUBT)

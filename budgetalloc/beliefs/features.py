@@ -26,15 +26,17 @@ _SHRINKAGE = 1.0  # rollouts with the mean rate that are added to those of each 
 class Features:
     """Numbers that describe each prompt: the input of the regression of `TrackingEstimator`.
 
-    Columns are centred, and all are divided by one number, so that the mean squared norm of a row is 1. A prompt
-    without features is described by zeros, as the mean prompt.
+    Columns are centred, and all are divided by one number, so that the mean squared norm of a row
+    is 1. A prompt without features is described by zeros, as the mean prompt.
 
     Args:
         ids: The prompts, each once.
-        values_PK: K features of each prompt, shape (P, K), finite. A column that is constant carries no information.
+        values_PK: K features of each prompt, shape (P, K), finite. A column that is constant
+            carries no information.
 
     Raises:
-        InputError: an id twice, another shape, a number that is not finite, or more than 512 features.
+        InputError: an id twice, another shape, a number that is not finite, or more than 512
+            features.
 
     >>> features = Features(["a", "b"], [[0.0], [3.0]])
     >>> features.of(["b", "unknown", "a"])
@@ -49,12 +51,15 @@ class Features:
         values = check_array("values_PK", values_PK, "a row of numbers for each prompt")
         if values.ndim != 2 or len(values) != len(listed) or values.shape[1] > _MOST_FEATURES:
             raise InputError(
-                f"values_PK has shape {values.shape} for {len(listed)} prompts: give one row of at most "
+                f"values_PK has shape {values.shape} for {len(listed)} prompts: give one row of at "
+                "most "
                 f"{_MOST_FEATURES} numbers for each prompt."
             )
         if not np.isfinite(values).all():
             row = int(np.argmin(np.isfinite(values).all(axis=1)))
-            raise InputError(f"values_PK of prompt {listed[row]!r} is {shown(values[row])}: give finite numbers.")
+            raise InputError(
+                f"values_PK of prompt {listed[row]!r} is {shown(values[row])}: give finite numbers."
+            )
         centred = values - values.mean(axis=0)
         norm = float(np.sqrt((centred**2).sum(axis=1).mean())) if centred.size else 0.0
         self._index = Index(list(listed))
@@ -79,8 +84,11 @@ class Features:
         return values_PK
 
     def scored(self, weights_K: FloatArray) -> FloatArray:
-        """x . w of every prompt and, at the end, 0 for an unknown one: `scored(w)[features.places(ids)]`."""
-        return np.append(self._values_PK @ weights_K.astype(np.float32), np.float32(0)).astype(np.float64)
+        """x . w of every prompt and, at the end, 0 for an unknown one:
+        `scored(w)[features.places(ids)]`."""
+        return np.append(self._values_PK @ weights_K.astype(np.float32), np.float32(0)).astype(
+            np.float64
+        )
 
     def places(self, ids_P: Iterable[Any]) -> IntArray:
         """The place of each prompt in `scored`, -1 if it is unknown."""
@@ -88,7 +96,8 @@ class Features:
 
     @classmethod
     def joined(cls, *parts: "Features") -> "Features":
-        """All features of several parts, which must describe the same prompts; each part has the same weight.
+        """All features of several parts, which must describe the same prompts; each part has the
+        same weight.
 
         >>> one, other = Features(["a", "b"], [[0.0], [3.0]]), Features(["b", "a"], [[0.0], [1.0]])
         >>> Features.joined(one, other).of(["a"]).round(2)
@@ -97,15 +106,19 @@ class Features:
         ids = parts[0]._index.ids
         for part in parts[1:]:
             if set(part._index.ids) != set(ids):
-                raise InputError(f"joined({parts[0]}, {part}): describe the same prompts in each part.")
+                raise InputError(
+                    f"joined({parts[0]}, {part}): describe the same prompts in each part."
+                )
         return cls(ids, np.hstack([part.of(ids) for part in parts]))
 
     @classmethod
     def of_texts(cls, ids: Iterable[Any], texts: Sequence[str], dimensions: int = 32) -> "Features":
-        """Features of the prompts' texts: latent semantic analysis of hashed n-grams of characters and words.
+        """Features of the prompts' texts: latent semantic analysis of hashed n-grams of characters
+        and words.
 
-        N-grams of 1 to 3 characters and whole words are hashed into 16,384 columns, weighted by inverse document
-        frequency, and reduced to their largest singular vectors. No language model is needed.
+        N-grams of 1 to 3 characters and whole words are hashed into 16,384 columns, weighted by
+        inverse document frequency, and reduced to their largest singular vectors. No language model
+        is needed.
 
         Args:
             ids: The prompts, each once.
@@ -121,14 +134,20 @@ class Features:
         check_integer("dimensions", dimensions, 1, _MOST_FEATURES)
         listed = check_ids(ids, "ids")
         if len(texts) != len(listed) or not all(isinstance(text, str) for text in texts):
-            raise InputError(f"texts={shown(texts)}: give a text for each of {len(listed)} prompts.")
+            raise InputError(
+                f"texts={shown(texts)}: give a text for each of {len(listed)} prompts."
+            )
         counts, columns = [], []
         for text in texts:
-            grams = sorted({zlib.crc32(gram.encode()) % _BUCKETS for gram in _grams(text[:_LONGEST])})
+            grams = sorted(
+                {zlib.crc32(gram.encode()) % _BUCKETS for gram in _grams(text[:_LONGEST])}
+            )
             counts.append(len(grams))
             columns += grams
         rows = np.repeat(np.arange(len(listed)), counts)
-        table = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(listed), _BUCKETS))
+        table = sparse.csr_matrix(
+            (np.ones(len(rows)), (rows, columns)), shape=(len(listed), _BUCKETS)
+        )
         prompts_B = np.bincount(columns, minlength=_BUCKETS)
         told_B = np.log(np.maximum(len(listed), 1) / np.maximum(prompts_B, 1)) * (prompts_B > 1)
         # Equal singular values have no vectors of their own, and a resumed run needs the same ones.
@@ -145,13 +164,17 @@ class Features:
         return cls(listed, np.round((left * singular)[:, largest] * _signs(right), 4))
 
     @classmethod
-    def of_vectors(cls, ids: Iterable[Any], vectors_PD: ArrayLike, dimensions: int = 32) -> "Features":
-        """The largest principal components of vectors that describe the prompts, such as embeddings.
+    def of_vectors(
+        cls, ids: Iterable[Any], vectors_PD: ArrayLike, dimensions: int = 32
+    ) -> "Features":
+        """The largest principal components of vectors that describe the prompts, such as
+        embeddings.
 
         Args:
             ids: The prompts, each once.
             vectors_PD: A vector of each prompt, shape (P, D), finite.
-            dimensions: Components to keep, from 1 to 512; fewer if D or the number of prompts is smaller.
+            dimensions: Components to keep, from 1 to 512; fewer if D or the number of prompts is
+                smaller.
 
         >>> features = Features.of_vectors(["a", "b", "c"], [[1, 5, 0], [2, 5, 0], [3, 5, 0]], dimensions=1)
         >>> features.of(["c", "a"])[:, 0].round(2)
@@ -164,7 +187,8 @@ class Features:
         vectors = check_array("vectors_PD", vectors_PD, "a vector for each prompt")
         if vectors.ndim != 2 or len(vectors) != len(listed) or not np.isfinite(vectors).all():
             raise InputError(
-                f"vectors_PD has shape {vectors.shape} for {len(listed)} prompts, or numbers that are not finite: give "
+                f"vectors_PD has shape {vectors.shape} for {len(listed)} prompts, or numbers that "
+                "are not finite: give "
                 "one vector of finite numbers for each prompt."
             )
         centred = vectors - vectors.mean(axis=0)
@@ -177,15 +201,18 @@ class Features:
 
     @classmethod
     def of_columns(cls, ids: Iterable[Any], columns: Mapping[str, Sequence[Any]]) -> "Features":
-        """Features from columns of a dataset: numbers by their rank, texts and flags as one column per value.
+        """Features from columns of a dataset: numbers by their rank, texts and flags as one column
+        per value.
 
-        A column of numbers enters as the normal score of its rank, so that its unit and its outliers do not matter; a
-        missing number (None or NaN) enters as 0. Known pass rates, lengths, difficulties and domains are such columns.
-        The weight and the sign of each feature are learned.
+        A column of numbers enters as the normal score of its rank, so that its unit and its
+        outliers do not matter; a missing number (None or NaN) enters as 0. Known pass rates,
+        lengths, difficulties and domains are such columns. The weight and the sign of each feature
+        are learned.
 
         Args:
             ids: The prompts, each once.
-            columns: Values of each prompt by the name of the column. At most 200 distinct texts a column.
+            columns: Values of each prompt by the name of the column. At most 200 distinct texts a
+                column.
 
         Raises:
             InputError: another length, values of another type, or too many distinct texts.
@@ -202,19 +229,23 @@ class Features:
 
     @classmethod
     def of_rates(cls, ids: Iterable[Any], rates: ArrayLike, rollouts: ArrayLike = 16) -> "Features":
-        """Features of success rates that are known from an earlier run or from another model: a warm start.
+        """Features of success rates that are known from an earlier run or from another model: a
+        warm start.
 
-        The first feature is log(r / (1-r)), with r the rate after one rollout with the mean of all rates was added to
-        the prompt's own. A prompt without a rate has the mean. If there is such a prompt, a second feature marks those
-        with a rate. Their weights are learned. A rate does not count as evidence about its prompt.
+        The first feature is log(r / (1-r)), with r the rate after one rollout with the mean of all
+        rates was added to the prompt's own. A prompt without a rate has the mean. If there is such
+        a prompt, a second feature marks those with a rate. Their weights are learned. A rate does
+        not count as evidence about its prompt.
 
         Args:
             ids: The prompts, each once.
             rates: The success rate of each prompt in [0, 1], None or NaN where it is not known.
-            rollouts: The rollouts behind each rate, one number for all prompts or one for each; 0 means no rate.
+            rollouts: The rollouts behind each rate, one number for all prompts or one for each; 0
+                means no rate.
 
         Raises:
-            InputError: another length, a rate outside [0, 1], or a negative or infinite number of rollouts.
+            InputError: another length, a rate outside [0, 1], or a negative or infinite number of
+                rollouts.
 
         >>> features = Features.of_rates(["a", "b", "c"], [0.75, 0.25, 0.5], rollouts=[4, 4, 64])
         >>> features.of(["a", "b", "c"]).round(2).ravel().tolist()
@@ -225,26 +256,36 @@ class Features:
         rollouts_P = check_array("rollouts", rollouts, "a number, or one for each prompt")
         if rates_P.shape != (len(listed),) or rollouts_P.shape not in ((), rates_P.shape):
             raise InputError(
-                f"rates has shape {rates_P.shape} and rollouts {rollouts_P.shape} for {len(listed)} prompts: give one "
+                f"rates has shape {rates_P.shape} and rollouts {rollouts_P.shape} for "
+                f"{len(listed)} prompts: give one "
                 "number for each prompt."
             )
         rollouts_P = np.broadcast_to(rollouts_P, rates_P.shape)
         if (wrong_P := (rates_P < 0) | (rates_P > 1)).any():
             at = int(np.argmax(wrong_P))
-            raise InputError(f"rates of prompt {listed[at]!r} is {rates_P[at]:g}: give a rate in [0, 1], or None.")
+            raise InputError(
+                f"rates of prompt {listed[at]!r} is {rates_P[at]:g}: give a rate in [0, 1], or "
+                "None."
+            )
         if (wrong_P := ~(np.isfinite(rollouts_P) & (rollouts_P >= 0))).any():
             at = int(np.argmax(wrong_P))
-            raise InputError(f"rollouts of prompt {listed[at]!r} is {rollouts_P[at]:g}: give a finite number >= 0.")
+            raise InputError(
+                f"rollouts of prompt {listed[at]!r} is {rollouts_P[at]:g}: give a finite number >= "
+                "0."
+            )
         known_P = ~np.isnan(rates_P) & (rollouts_P > 0)
         trials_P = np.where(known_P, rollouts_P, 0.0)
         successes_P = trials_P * np.where(known_P, rates_P, 0.0)
         mean = (successes_P.sum() + 0.5) / (trials_P.sum() + 1)
-        odds_P = (successes_P + _SHRINKAGE * mean) / (trials_P - successes_P + _SHRINKAGE * (1 - mean))
+        odds_P = (successes_P + _SHRINKAGE * mean) / (
+            trials_P - successes_P + _SHRINKAGE * (1 - mean)
+        )
         return cls(listed, np.column_stack([np.log(odds_P), *([] if known_P.all() else [known_P])]))
 
 
 def _signs(right_KD: FloatArray) -> FloatArray:
-    """1 or -1 for each singular vector, which has no sign of its own: its largest entry becomes positive."""
+    """1 or -1 for each singular vector, which has no sign of its own: its largest entry becomes
+    positive."""
     return np.asarray(np.sign(right_KD[np.arange(len(right_KD)), np.abs(right_KD).argmax(axis=1)]))
 
 
@@ -258,17 +299,25 @@ def _grams(text: str) -> set[str]:
 def _of_column(name: str, values: list[Any], prompts: int) -> FloatArray:
     """The features of one column, shape (P, k), each with a standard deviation of about 1."""
     if len(values) != prompts:
-        raise InputError(f"columns[{name!r}] has {len(values)} values for {prompts} prompts: give one for each.")
+        raise InputError(
+            f"columns[{name!r}] has {len(values)} values for {prompts} prompts: give one for each."
+        )
     known = [x for x in values if x is not None]
-    if all(isinstance(x, (int, float, np.integer, np.floating)) and not isinstance(x, bool) for x in known):
+    if all(
+        isinstance(x, (int, float, np.integer, np.floating)) and not isinstance(x, bool)
+        for x in known
+    ):
         numbers = np.array([np.nan if x is None else float(x) for x in values])
         return _normal_scores(numbers)[:, None]
     if not all(isinstance(x, (str, bool, np.bool_)) for x in known):
-        raise InputError(f"columns[{name!r}] holds {shown(known[0])}: use a column of numbers, texts or flags.")
+        raise InputError(
+            f"columns[{name!r}] holds {shown(known[0])}: use a column of numbers, texts or flags."
+        )
     kinds = sorted({str(x) for x in known})
     if len(kinds) > _MOST_VALUES:
         raise InputError(
-            f"columns[{name!r}] has {len(kinds)} distinct texts, at most {_MOST_VALUES} are possible: use a column of "
+            f"columns[{name!r}] has {len(kinds)} distinct texts, at most {_MOST_VALUES} are "
+            "possible: use a column of "
             "categories, or the features of the texts."
         )
     at = {kind: k for k, kind in enumerate(kinds)}
@@ -280,7 +329,8 @@ def _of_column(name: str, values: list[Any], prompts: int) -> FloatArray:
 
 
 def _normal_scores(numbers_P: FloatArray) -> FloatArray:
-    """The normal quantile of each number's mean rank; equal numbers have equal scores, and missing ones 0."""
+    """The normal quantile of each number's mean rank; equal numbers have equal scores, and missing
+    ones 0."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.errors import InputError, check_list, shown
 
-__all__ = ["Id", "UInt64Array", "check_distinct", "check_ids", "factorize", "shuffled_order", "stable_key", "text_id"]
+__all__ = [
+    "Id",
+    "UInt64Array",
+    "check_distinct",
+    "check_ids",
+    "factorize",
+    "shuffled_order",
+    "stable_key",
+    "text_id",
+]
 
 Id = int | str
 UInt64Array = NDArray[np.uint64]
@@ -28,7 +37,11 @@ def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
     if isinstance(ids, str):
         raise InputError(f"{name}={ids!r} is one string: give a list of ids, such as [{ids!r}].")
     what = "a list of ids, each an int or a str"
-    listed: list[Any] = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else check_list(name, ids, what)
+    listed: list[Any] = (
+        ids.tolist()
+        if isinstance(ids, np.ndarray) and ids.ndim == 1
+        else check_list(name, ids, what)
+    )
     if set(map(type, listed)) <= {int, str}:  # the fast path for the usual case
         return listed
     return [_plain_id(value, name, at) for at, value in enumerate(listed)]
@@ -39,7 +52,10 @@ def _plain_id(value: Any, name: str, at: int) -> Id:
         return str(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
-    raise InputError(f"{name}[{at}] is {shown(value)} of type {type(value).__name__}: a prompt id is an int or a str.")
+    raise InputError(
+        f"{name}[{at}] is {shown(value)} of type {type(value).__name__}: a prompt id is an int or "
+        "a str."
+    )
 
 
 def check_distinct(ids_P: Sequence[Id], name: str) -> None:
@@ -49,12 +65,14 @@ def check_distinct(ids_P: Sequence[Id], name: str) -> None:
     if len(set(ids_P)) < len(ids_P):
         twice = next(x for x, count in Counter(ids_P).items() if count > 1)
         raise InputError(
-            f"{name} holds the id {twice!r} twice: give each prompt once, because its count is for all its rows."
+            f"{name} holds the id {twice!r} twice: give each prompt once, because its count is for "
+            "all its rows."
         )
 
 
 def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
-    """The distinct ids in order of first appearance, and for each row the place of its id among them.
+    """The distinct ids in order of first appearance, and for each row the place of its id among
+    them.
 
     >>> factorize(["b", "a", "b"])
     (['b', 'a'], array([0, 1, 0]))
@@ -65,11 +83,13 @@ def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
 
 
 def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
-    """The id of a prompt without an id column: a hash of its text or chat messages, the same in every process.
+    """The id of a prompt without an id column: a hash of its text or chat messages, the same in
+    every process.
 
     Args:
         prompt: Plain text, or chat messages.
-        unknown: Called with a part that JSON cannot represent. Without it, such a part raises `InputError`.
+        unknown: Called with a part that JSON cannot represent. Without it, such a part raises
+            `InputError`.
 
     >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
@@ -85,16 +105,22 @@ def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
 
 @lru_cache(maxsize=2**17)  # every step may have the same list of ids
 def stable_key(value: Id) -> int:
-    """A 64-bit hash of the id that is the same in every process and on every machine. 1 and "1" differ."""
-    text = f"{type(value).__name__}:{value}".encode(errors="surrogatepass")  # JSON allows lone surrogates
+    """A 64-bit hash of the id that is the same in every process and on every machine. 1 and "1"
+    differ."""
+    # JSON allows lone surrogates
+    text = f"{type(value).__name__}:{value}".encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def shuffled_order(keys_P: UInt64Array, seed: int, step: int, about: int | None = None) -> NDArray[np.int64]:
-    """A pseudo-random order of the prompts, which depends on seed, step and the set of keys, not on their order.
+def shuffled_order(
+    keys_P: UInt64Array, seed: int, step: int, about: int | None = None
+) -> NDArray[np.int64]:
+    """A pseudo-random order of the prompts, which depends on seed, step and the set of keys, not on
+    their order.
 
-    Draws and ties in this order do not depend on the order of the caller's list, and are fair over steps. Of more than
-    `about` prompts only about so many are returned, the first of the order; each is among them equally often.
+    Draws and ties in this order do not depend on the order of the caller's list, and are fair over
+    steps. Of more than `about` prompts only about so many are returned, the first of the order;
+    each is among them equally often.
 
     >>> keys_P = np.arange(1000, dtype=np.uint64)
     >>> first = shuffled_order(keys_P, seed=0, step=0, about=100)

@@ -17,11 +17,15 @@ from budgetalloc.budget import IntArray
 __all__ = ["Estimator", "summed"]
 
 
-def summed(ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], FloatArray, FloatArray, FloatArray]:
-    """The prompts that have a success, and for each the sum of its successes u, their number, and the sum of u(1-u).
+def summed(
+    ids_R: Iterable[Any], success_R: ArrayLike
+) -> tuple[list[Id], FloatArray, FloatArray, FloatArray]:
+    """The prompts that have a success, and for each the sum of its successes u, their number, and
+    the sum of u(1-u).
 
     Raises:
-        InputError: ids and successes of different lengths, or a success outside [0, 1]. NaN and None are ignored.
+        InputError: ids and successes of different lengths, or a success outside [0, 1]. NaN and
+            None are ignored.
 
     >>> summed(["a", "b", "a", "c"], [1.0, 0.5, 0.0, None])
     (['a', 'b'], array([1. , 0.5]), array([2., 1.]), array([0.  , 0.25]))
@@ -32,17 +36,21 @@ def summed(ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], FloatA
     ids_P, group_R = factorize(list(compress(ids, scored.tolist())))
     u_R = success[scored]
     parts = (u_R, np.ones(len(u_R)), u_R * (1 - u_R))
-    successes_P, trials_P, graded_P = (np.bincount(group_R, part).astype(np.float64) for part in parts)
+    successes_P, trials_P, graded_P = (
+        np.bincount(group_R, part).astype(np.float64) for part in parts
+    )
     return ids_P, successes_P, trials_P, graded_P
 
 
 class Estimator(ABC):
-    """Keeps a Beta belief about each prompt's success rate: `BetaEstimator` and `TrackingEstimator`."""
+    """Keeps a Beta belief about each prompt's success rate: `BetaEstimator` and
+    `TrackingEstimator`."""
 
     step: int
     """Number of steps that have ended."""
     prior_now: tuple[float, float]
-    """Pseudo-successes and pseudo-failures of the prior of a prompt without features, in the current step."""
+    """Pseudo-successes and pseudo-failures of the prior of a prompt without features, in the
+    current step."""
     _index: Index
 
     def __len__(self) -> int:
@@ -59,18 +67,21 @@ class Estimator(ABC):
 
     @abstractmethod
     def belief(self, ids_P: Iterable[Any]) -> Beta:
-        """The current belief about these prompts, shape (P,); ids may repeat, for example one id per rollout."""
+        """The current belief about these prompts, shape (P,); ids may repeat, for example one id
+        per rollout."""
 
     @abstractmethod
     def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
-        """Pseudo-successes and pseudo-failures of the prior that each prompt's belief contains, shape (P,) each."""
+        """Pseudo-successes and pseudo-failures of the prior that each prompt's belief contains,
+        shape (P,) each."""
 
     @abstractmethod
     def baseline_belief(
         self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
     ) -> Beta:
-        """The belief about each rollout's prompt for a baseline, shape (R,). It does not depend on the prompt's own
-        rollouts in this step, but may have learned from those of other prompts. Call it before the step is observed.
+        """The belief about each rollout's prompt for a baseline, shape (R,). It does not depend on
+        the prompt's own rollouts in this step, but may have learned from those of other prompts.
+        Call it before the step is observed.
 
         Args:
             ids_G: The prompts of the step.
@@ -81,7 +92,8 @@ class Estimator(ABC):
 
     @abstractmethod
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        """Adds successes in [0, 1], one per rollout, to the current step. NaN and None are no evidence."""
+        """Adds successes in [0, 1], one per rollout, to the current step. NaN and None are no
+        evidence."""
 
     @abstractmethod
     def tick(self) -> None:
@@ -89,7 +101,8 @@ class Estimator(ABC):
 
     @abstractmethod
     def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift. Call it between steps."""
+        """Rescales all evidence as if each success u had been scale u + shift. Call it between
+        steps."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -97,4 +110,5 @@ class Estimator(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces what was learned by a saved state; raises `StateError`, and changes nothing, if it does not fit."""
+        """Replaces what was learned by a saved state; raises `StateError`, and changes nothing, if
+        it does not fit."""

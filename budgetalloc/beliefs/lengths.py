@@ -17,12 +17,15 @@ __all__ = ["KEPT", "Lengths", "expected_tokens"]
 KEPT = 0.9  # the share of its weight that a rollout keeps at each later rollout of its prompt
 
 
-def expected_tokens(weight_PK: ArrayLike, tokens_PK: ArrayLike, mean_K: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def expected_tokens(
+    weight_PK: ArrayLike, tokens_PK: ArrayLike, mean_K: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
     """The tokens expected of a success and of a failure of each prompt, shape (P,) each.
 
-    Lengths are estimated hierarchically. A prompt without rollouts has the pool's means. All its rollouts together set
-    its mean length relative to the pool, and then successes and failures get separate estimates. A prompt that has
-    only failed therefore has its own estimate for the length of a success, too. The pool's means weigh one rollout.
+    Lengths are estimated hierarchically. A prompt without rollouts has the pool's means. All its
+    rollouts together set its mean length relative to the pool, and then successes and failures get
+    separate estimates. A prompt that has only failed therefore has its own estimate for the length
+    of a success, too. The pool's means weigh one rollout.
 
     Args:
         weight_PK: The weight of the prompt's successes and of its failures, shape (P, 2).
@@ -32,7 +35,9 @@ def expected_tokens(weight_PK: ArrayLike, tokens_PK: ArrayLike, mean_K: ArrayLik
     >>> expected_tokens([[0, 0], [0, 3]], [[0, 0], [0, 600]], [50, 100])  # failures of 200 tokens, twice the pool's
     (array([50., 90.]), array([100., 195.]))
     """
-    weight, tokens, mean = (np.asarray(each, dtype=np.float64) for each in (weight_PK, tokens_PK, mean_K))
+    weight, tokens, mean = (
+        np.asarray(each, dtype=np.float64) for each in (weight_PK, tokens_PK, mean_K)
+    )
     relative_P = (mean.mean() + tokens.sum(axis=1)) / (mean.mean() + weight @ mean)
     expected_PK = (relative_P[:, None] * mean + tokens) / (1 + weight)
     return expected_PK[:, 0], expected_PK[:, 1]
@@ -41,8 +46,8 @@ def expected_tokens(weight_PK: ArrayLike, tokens_PK: ArrayLike, mean_K: ArrayLik
 class Lengths:
     """The tokens of each prompt, and of its successes and its failures.
 
-    About the last ten rollouts of a prompt count (`KEPT`). A graded success u counts as u of a success. Any cost of a
-    rollout can stand in place of its tokens.
+    About the last ten rollouts of a prompt count (`KEPT`). A graded success u counts as u of a
+    success. Any cost of a rollout can stand in place of its tokens.
 
     Args:
         least: Shorter answers count as this long: by default as the end token.
@@ -66,26 +71,41 @@ class Lengths:
         return len(self._index)
 
     def observe(
-        self, ids_R: Iterable[Any], lengths_R: ArrayLike, success_R: ArrayLike, prompt_lengths_R: ArrayLike
+        self,
+        ids_R: Iterable[Any],
+        lengths_R: ArrayLike,
+        success_R: ArrayLike,
+        prompt_lengths_R: ArrayLike,
     ) -> None:
-        """Adds a step's rollouts: tokens of each answer, success in [0, 1] (NaN: ignored), tokens of its prompt."""
+        """Adds a step's rollouts: tokens of each answer, success in [0, 1] (NaN: ignored), tokens
+        of its prompt."""
         ids, success = check_ids(ids_R, "ids_R"), np.asarray(success_R, dtype=np.float64)
         scored_R = np.flatnonzero(~np.isnan(success))
         ids_V, group_R = factorize([ids[at] for at in scored_R.tolist()])
         at_V = self._index.add(ids_V)
         self._prompt_P, self._weight_PK, self._tokens_PK = (
-            with_room(each, len(self)) for each in (self._prompt_P, self._weight_PK, self._tokens_PK)
+            with_room(each, len(self))
+            for each in (self._prompt_P, self._weight_PK, self._tokens_PK)
         )
         share_R = success[scored_R]
         length_R = np.maximum(np.asarray(lengths_R, dtype=np.float64)[scored_R], self.least)
         fading_V = (KEPT ** np.bincount(group_R, minlength=len(ids_V)))[:, None]
-        for sums_PK, each_R in ((self._weight_PK, np.ones(len(length_R))), (self._tokens_PK, length_R)):
-            kinds = (np.bincount(group_R, each_R * kind_R, len(ids_V)) for kind_R in (share_R, 1 - share_R))
+        for sums_PK, each_R in (
+            (self._weight_PK, np.ones(len(length_R))),
+            (self._tokens_PK, length_R),
+        ):
+            kinds = (
+                np.bincount(group_R, each_R * kind_R, len(ids_V))
+                for kind_R in (share_R, 1 - share_R)
+            )
             sums_PK[at_V] = sums_PK[at_V] * fading_V + np.stack(list(kinds), axis=1)
-        self._prompt_P[at_V[group_R]] = np.maximum(np.asarray(prompt_lengths_R, dtype=np.float64)[scored_R], 1.0)
+        self._prompt_P[at_V[group_R]] = np.maximum(
+            np.asarray(prompt_lengths_R, dtype=np.float64)[scored_R], 1.0
+        )
 
     def expected(self, ids_P: Iterable[Any], rate_P: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Tokens of each prompt, and expected tokens of its next answer; 1 before the first rollout. Shape (P,) each.
+        """Tokens of each prompt, and expected tokens of its next answer; 1 before the first
+        rollout. Shape (P,) each.
 
         Args:
             ids_P: The prompts, shape (P,).
@@ -94,13 +114,21 @@ class Lengths:
         at_P, known, rate = self._index.find(ids_P), len(self), np.asarray(rate_P)
         if not known:
             return np.ones(at_P.size), np.ones(at_P.size)
-        weight_K, tokens_K = self._weight_PK[:known].sum(axis=0), self._tokens_PK[:known].sum(axis=0)
+        weight_K, tokens_K = (
+            self._weight_PK[:known].sum(axis=0),
+            self._tokens_PK[:known].sum(axis=0),
+        )
         overall = tokens_K.sum() / weight_K.sum()
-        mean_K = (tokens_K + overall) / (weight_K + 1.0)  # shrunk to the overall mean with the weight of one rollout
+        # shrunk to the overall mean with the weight of one rollout
+        mean_K = (tokens_K + overall) / (weight_K + 1.0)
         rows_K, at_P = rows_to_read(at_P, known)
         cold = np.zeros((1, 2))  # the last row, because an unseen prompt has the place -1
-        weight_PK, tokens_PK = (np.append(each[rows_K], cold, axis=0) for each in (self._weight_PK, self._tokens_PK))
-        success_P, failure_P = (each.take(at_P) for each in expected_tokens(weight_PK, tokens_PK, mean_K))
+        weight_PK, tokens_PK = (
+            np.append(each[rows_K], cold, axis=0) for each in (self._weight_PK, self._tokens_PK)
+        )
+        success_P, failure_P = (
+            each.take(at_P) for each in expected_tokens(weight_PK, tokens_PK, mean_K)
+        )
         prompt_P = np.append(self._prompt_P[rows_K], self._prompt_P[:known].mean()).take(at_P)
         return prompt_P, rate * success_P + (1 - rate) * failure_P
 
@@ -115,10 +143,15 @@ class Lengths:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()` to the bit. If it does not fit, raises `StateError` and changes nothing."""
+        """Restores `state_dict()` to the bit. If it does not fit, raises `StateError` and changes
+        nothing."""
         with reading("lengths of answers"):
             ids = distinct_ids(state["lengths"]["ids"])
-            shapes = {"lengths/prompt": (len(ids),), "lengths/weight": (len(ids), 2), "lengths/tokens": (len(ids), 2)}
+            shapes = {
+                "lengths/prompt": (len(ids),),
+                "lengths/weight": (len(ids), 2),
+                "lengths/tokens": (len(ids), 2),
+            }
             arrays = arrays_in(state, shapes).values()
             if any((array < 0).any() for array in arrays):
                 raise InputError("a negative length or weight")

@@ -1,4 +1,5 @@
-"""The state of a method in addition to the beliefs: named columns with a value per prompt, and a few numbers."""
+"""The state of a method in addition to the beliefs: named columns with a value per prompt, and a
+few numbers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,13 +64,16 @@ class Memory:
 
     Args:
         columns: Name and starting value of each column.
-        learn: Called at the end of each step with this memory and the step's `Visit`, which may be empty. It writes to
-            `columns` and `numbers`.
-        numbers: Name and starting value of each number that all prompts share. `learn` may add others.
-        lowest: Lower bound of a column or number. The default is the smaller of 0 and its starting value. A loaded
-            state with a smaller value is refused. NaN is refused unless the starting value is NaN.
-        rescale: Called with this memory, scale and shift. It changes the columns and numbers in units of success as if
-            each success u had been scale * u + shift. None if there are no such columns or numbers.
+        learn: Called at the end of each step with this memory and the step's `Visit`, which may be
+            empty. It writes to `columns` and `numbers`.
+        numbers: Name and starting value of each number that all prompts share. `learn` may add
+            others.
+        lowest: Lower bound of a column or number. The default is the smaller of 0 and its starting
+            value. A loaded state with a smaller value is refused. NaN is refused unless the
+            starting value is NaN.
+        rescale: Called with this memory, scale and shift. It changes the columns and numbers in
+            units of success as if each success u had been scale * u + shift. None if there are no
+            such columns or numbers.
 
     >>> def last_mean(memory, visit):
     ...     memory.columns["last"][visit.at_V] = visit.mean_V
@@ -90,9 +94,13 @@ class Memory:
     ) -> None:
         for name, start in (("columns", columns), ("numbers", {} if numbers is None else numbers)):
             if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
-                raise InputError(f"{name}={shown(start)}: give a mapping from names to starting values.")
+                raise InputError(
+                    f"{name}={shown(start)}: give a mapping from names to starting values."
+                )
             if not all(isinstance(x, (int, float)) for x in start.values()):
-                raise InputError(f"{name}={shown(start)}: every starting value must be a number. NaN is allowed.")
+                raise InputError(
+                    f"{name}={shown(start)}: every starting value must be a number. NaN is allowed."
+                )
         check_function("learn", learn, "(memory, visit) that updates the memory")
         if rescale is not None:
             check_function("rescale", rescale, "(memory, scale, shift) that changes the memory")
@@ -105,7 +113,8 @@ class Memory:
         self.numbers: dict[str, float] = dict(self._numbers)
         self.step = 0
         self._index = Index()
-        self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []  # ids, rewards, successes of the current step
+        # ids, rewards, successes of the current step
+        self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []
 
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
@@ -125,22 +134,29 @@ class Memory:
             recalled[name][known_P] = column[at_P[known_P]]
         return recalled
 
-    def observe(self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray | None = None) -> None:
-        """Adds rewards and successes of the current step, one per rollout. A rollout with NaN in either is ignored.
+    def observe(
+        self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray | None = None
+    ) -> None:
+        """Adds rewards and successes of the current step, one per rollout. A rollout with NaN in
+        either is ignored.
 
         Without `success_R`, the rewards are the successes.
         """
         success_R = rewards_R if success_R is None else success_R
         if not len(ids_R) == len(rewards_R) == len(success_R):
             raise InputError(
-                f"ids_R={shown(ids_R)}: {len(ids_R)} ids, {len(rewards_R)} rewards and {len(success_R)} successes. "
+                f"ids_R={shown(ids_R)}: {len(ids_R)} ids, {len(rewards_R)} rewards and "
+                f"{len(success_R)} successes. "
                 "Give one of each for every rollout."
             )
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
-        self._seen.append((list(compress(ids_R, scored_R.tolist())), rewards_R[scored_R], success_R[scored_R]))
+        self._seen.append(
+            (list(compress(ids_R, scored_R.tolist())), rewards_R[scored_R], success_R[scored_R])
+        )
 
     def tick(self) -> None:
-        """Ends the step: learns from all its rewards. If `learn` raises, the columns and numbers stay unchanged."""
+        """Ends the step: learns from all its rewards. If `learn` raises, the columns and numbers
+        stay unchanged."""
         ids_V, group_R = factorize([x for ids, _, _ in self._seen for x in ids])
         rewards_R = np.concatenate([np.zeros(0), *(rewards for _, rewards, _ in self._seen)])
         success_R = np.concatenate([np.zeros(0), *(success for _, _, success in self._seen)])
@@ -158,11 +174,17 @@ class Memory:
             for each_R in (success_R, success_R * (1 - success_R))
         )
         try:
-            self._learn(self, Visit(at_V, successes_V, scored_V, graded_V, self.step, ids_V, rewards_R, group_R))
-            if (wrong := self._unexpected(self.columns, self.numbers)) is not None:  # this state could not be loaded
+            self._learn(
+                self,
+                Visit(at_V, successes_V, scored_V, graded_V, self.step, ids_V, rewards_R, group_R),
+            )
+            # this state could not be loaded
+            if (wrong := self._unexpected(self.columns, self.numbers)) is not None:
                 raise InputError(
-                    f"The memory's rule wrote {wrong}: a column or number must be finite and at least 0, or NaN where "
-                    "it starts as NaN. Name columns and numbers that may be below 0 in Memory(lowest=...)."
+                    f"The memory's rule wrote {wrong}: a column or number must be finite and at "
+                    "least 0, or NaN where "
+                    "it starts as NaN. Name columns and numbers that may be below 0 in "
+                    "Memory(lowest=...)."
                 )
         except BaseException:
             self.columns, self.numbers = columns, numbers
@@ -171,14 +193,21 @@ class Memory:
         self.step += 1
 
     def rescale(self, scale: float, shift: float) -> None:
-        """Rescales the state as if each success u had been scale * u + shift. Call it between steps."""
+        """Rescales the state as if each success u had been scale * u + shift. Call it between
+        steps."""
         if self._rescale is not None:
             self._rescale(self, scale, shift)
 
-    def _unexpected(self, columns: Mapping[str, FloatArray], numbers: Mapping[str, float]) -> str | None:
-        """The first value that is infinite, below its bound, or NaN although it did not start as NaN; None if none."""
+    def _unexpected(
+        self, columns: Mapping[str, FloatArray], numbers: Mapping[str, float]
+    ) -> str | None:
+        """The first value that is infinite, below its bound, or NaN although it did not start as
+        NaN; None if none."""
         start = self._start | self._numbers
-        for name, values in (*columns.items(), *((name, np.array([x])) for name, x in numbers.items())):
+        for name, values in (
+            *columns.items(),
+            *((name, np.array([x])) for name, x in numbers.items()),
+        ):
             first = start.get(name, 0.0)
             lowest = self._lowest.get(name, min(0.0, first))  # 0 if `first` is NaN
             wrong = ~(np.isfinite(values) & (values >= lowest))
@@ -189,19 +218,24 @@ class Memory:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """All columns and numbers, and the rewards of the current step, under keys that begin with "memory"."""
+        """All columns and numbers, and the rewards of the current step, under keys that begin with
+        "memory"."""
         return {
             "memory": {
                 "step": self.step,
                 "ids": self.ids(),
                 "numbers": dict(self.numbers),
-                "seen": [[ids, rewards.tolist(), success.tolist()] for ids, rewards, success in self._seen],
+                "seen": [
+                    [ids, rewards.tolist(), success.tolist()]
+                    for ids, rewards, success in self._seen
+                ],
             },
             **{f"memory/{name}": column.copy() for name, column in self.columns.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces all columns and numbers. If the state does not fit, raises `StateError` and changes nothing."""
+        """Replaces all columns and numbers. If the state does not fit, raises `StateError` and
+        changes nothing."""
         check_state(state)
         with reading("memory"):
             about = dict(state["memory"])

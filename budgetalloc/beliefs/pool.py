@@ -1,4 +1,5 @@
-"""Rows of prompts in arrays: an index that grows, and a pool of prompts that is checked once and used at every step."""
+"""Rows of prompts in arrays: an index that grows, and a pool of prompts that is checked once and
+used at every step."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -26,7 +27,8 @@ def with_room(values: Rows, rows: int, empty: float = 0) -> Rows:
 
 
 def rows_to_read(at_P: IntArray, known: int) -> tuple[slice | IntArray, IntArray]:
-    """The rows to read for these prompts, and the place of each prompt among them, -1 if it has no row.
+    """The rows to read for these prompts, and the place of each prompt among them, -1 if it has no
+    row.
 
     If fewer prompts are asked about than are known, only their rows are read.
     """
@@ -63,11 +65,14 @@ class Index:
         if isinstance(ids, Pool):
             return ids.rows_in(self)
         listed = check_ids(ids, name)
-        return np.fromiter(map(self._row.get, listed, repeat(-1)), dtype=np.int64, count=len(listed))
+        return np.fromiter(
+            map(self._row.get, listed, repeat(-1)), dtype=np.int64, count=len(listed)
+        )
 
 
 class _Listed(Index):
-    """An index that does not grow. It caches the keys of its ids and their rows in other indexes."""
+    """An index that does not grow. It caches the keys of its ids and their rows in other
+    indexes."""
 
     def __init__(self, ids: list[Id]) -> None:
         super().__init__(ids)
@@ -75,11 +80,16 @@ class _Listed(Index):
 
     @cached_property
     def keys(self) -> UInt64Array:
-        key_of = stable_key if len(self) <= stable_key.cache_parameters()["maxsize"] else stable_key.__wrapped__
+        key_of = (
+            stable_key
+            if len(self) <= stable_key.cache_parameters()["maxsize"]
+            else stable_key.__wrapped__
+        )
         return np.fromiter(map(key_of, self.ids), dtype=np.uint64, count=len(self))
 
     def rows_in(self, index: Index) -> IntArray:
-        """The row of each id in another index. Only ids added there since the last call are looked up."""
+        """The row of each id in another index. Only ids added there since the last call are looked
+        up."""
         known, rows_P = self._rows_in.get(index, (0, None))
         if rows_P is None:
             rows_P = index.find(self.ids)
@@ -91,11 +101,12 @@ class _Listed(Index):
 
 
 class Pool(Sequence[Id]):
-    """Distinct prompts, checked and hashed once. Pass it as `ids_P` if every step can choose among many prompts.
+    """Distinct prompts, checked and hashed once. Pass it as `ids_P` if every step can choose among
+    many prompts.
 
-    Every function that takes a list of ids also takes a pool, and returns the same result, to the bit. A decision over
-    a pool reads arrays instead of looking up ids, which is many times as fast (`benchmarks/scale_of_pool.py`). A pool
-    does not change and can be shared between policies.
+    Every function that takes a list of ids also takes a pool, and returns the same result, to the
+    bit. A decision over a pool reads arrays instead of looking up ids, which is many times as fast
+    (`benchmarks/scale_of_pool.py`). A pool does not change and can be shared between policies.
 
     Args:
         ids: The prompts, each once, at least one.
@@ -115,8 +126,10 @@ class Pool(Sequence[Id]):
         listed = check_ids(ids, name)
         check_distinct(listed, name)
         self._all = _Listed(listed)
-        self._at: IntArray | None = None  # this pool's prompts, as rows of `_all`; None: all of them
-        self._found: tuple[Index, int, IntArray] | None = None  # the last index, its length then, and its rows
+        # this pool's prompts, as rows of `_all`; None: all of them
+        self._at: IntArray | None = None
+        # the last index, its length then, and its rows
+        self._found: tuple[Index, int, IntArray] | None = None
 
     @classmethod
     def of(cls, ids_P: Iterable[Any], name: str = "ids_P") -> "Pool":
@@ -134,7 +147,11 @@ class Pool(Sequence[Id]):
         return len(self._all) if self._at is None else len(self._at)
 
     def __iter__(self) -> Iterator[Id]:
-        return iter(self._all.ids) if self._at is None else map(self._all.ids.__getitem__, self._at.tolist())
+        return (
+            iter(self._all.ids)
+            if self._at is None
+            else map(self._all.ids.__getitem__, self._at.tolist())
+        )
 
     @overload
     def __getitem__(self, at: int) -> Id: ...
@@ -153,7 +170,9 @@ class Pool(Sequence[Id]):
 
     def __repr__(self) -> str:
         first = list(self[:20])
-        return f"Pool({first})" if len(self) <= 20 else f"Pool({first[:3]} and {len(self) - 3:,} more)"
+        return (
+            f"Pool({first})" if len(self) <= 20 else f"Pool({first[:3]} and {len(self) - 3:,} more)"
+        )
 
     def __reduce__(self) -> tuple[type["Pool"], tuple[list[Id]]]:
         return Pool, (list(self),)  # caches stay in the process

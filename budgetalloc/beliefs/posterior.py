@@ -1,7 +1,7 @@
 """Beliefs about prompts' success rates: immutable inputs of value functions.
 
-Pass `beta.sample(rng)` for a Thompson draw, `Point(beta.mean)` for the plug-in mean, or the `Beta` itself for the full
-posterior.
+Pass `beta.sample(rng)` for a Thompson draw, `Point(beta.mean)` for the plug-in mean, or the `Beta`
+itself for the full posterior.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng, shown
 
-__all__ = ["Belief", "Beta", "FloatArray", "Point", "T", "check_belief", "check_counts", "constant", "unchecked"]
+__all__ = [
+    "Belief",
+    "Beta",
+    "FloatArray",
+    "Point",
+    "T",
+    "check_belief",
+    "check_counts",
+    "constant",
+    "unchecked",
+]
 
 FloatArray = NDArray[np.float64]
 T = TypeVar("T")
@@ -24,7 +34,8 @@ _BLOCK_CELLS = 2**17
 
 
 class Belief(Protocol):
-    """A belief about P prompts, each with an unknown success rate p: the interface that value functions use."""
+    """A belief about P prompts, each with an unknown success rate p: the interface that value
+    functions use."""
 
     @property
     def spread_P(self) -> FloatArray: ...
@@ -43,7 +54,8 @@ def _check(values: ArrayLike, name: str, high: float) -> FloatArray:
     """The values as an array, between 0 and 1, or positive and finite if `high` is infinite."""
     copy = not isinstance(values, np.ndarray) or values.flags.writeable
     array = np.atleast_1d(check_array(name, values, "one number per prompt", copy=copy))
-    sound = (array > 0) & (array < high) if high == np.inf else (array >= 0) & (array <= high)  # False for NaN
+    # False for NaN
+    sound = (array > 0) & (array < high) if high == np.inf else (array >= 0) & (array <= high)
     if array.ndim != 1 or not sound.all():
         bad = shown(values) if array.ndim != 1 else float(array[~sound][0])
         allowed = "positive and finite" if high == np.inf else f"in [0, {high:g}]"
@@ -58,7 +70,8 @@ def constant(values_P: FloatArray) -> FloatArray:
 
 
 def unchecked(kind: type[T], **columns: FloatArray) -> T:
-    """A `Beta` or `Point` of columns that are known to be valid. The checks are skipped, for speed."""
+    """A `Beta` or `Point` of columns that are known to be valid. The checks are skipped, for
+    speed."""
     belief = object.__new__(kind)
     vars(belief).update({name: constant(column) for name, column in columns.items()})
     return belief
@@ -69,7 +82,9 @@ def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
         return np.broadcast_to(1.0, prompts)
     spread = _check(spread_P, "spread_P", 1.0)
     if spread.size != prompts:
-        raise InputError(f"spread_P has {spread.size} entries for {prompts} prompts: give one each.")
+        raise InputError(
+            f"spread_P has {spread.size} entries for {prompts} prompts: give one each."
+        )
     return spread
 
 
@@ -80,11 +95,13 @@ class Beta:
     Args:
         alpha_P: Pseudo-successes, shape (P,), positive.
         beta_P: Pseudo-failures, shape (P,), positive.
-        spread_P: The variance of each prompt's successes as a share of p(1-p), shape (P,), in [0, 1]. The default is 1,
-            which holds for successes of 0 and 1. It is 0 for a prompt whose success is always 0.5.
+        spread_P: The variance of each prompt's successes as a share of p(1-p), shape (P,), in [0,
+            1]. The default is 1, which holds for successes of 0 and 1. It is 0 for a prompt whose
+            success is always 0.5.
 
     Raises:
-        InputError: a parameter is not positive and finite, a spread lies outside [0, 1], or the shapes differ.
+        InputError: a parameter is not positive and finite, a spread lies outside [0, 1], or the
+            shapes differ.
 
     >>> belief = Beta([0.5, 4.5], [0.5, 0.5])
     >>> belief.mean
@@ -103,7 +120,8 @@ class Beta:
         object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", np.inf))
         if self.alpha_P.shape != self.beta_P.shape:
             raise InputError(
-                f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: give one of each per prompt."
+                f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: give one of "
+                "each per prompt."
             )
         object.__setattr__(self, "spread_P", _spread(self.spread_P, len(self)))
 
@@ -129,12 +147,16 @@ class Beta:
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """E[p^n], the chance that all of n rollouts succeed, shape (P, N)."""
         mass_P = self.mass
-        return _products(lambda at, j: (self.alpha_P[at] + j) / (mass_P[at] + j), counts_N, len(self))
+        return _products(
+            lambda at, j: (self.alpha_P[at] + j) / (mass_P[at] + j), counts_N, len(self)
+        )
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """E[(1-p)^n], the chance that all of n rollouts fail, shape (P, N)."""
         mass_P = self.mass
-        return _products(lambda at, j: (self.beta_P[at] + j) / (mass_P[at] + j), counts_N, len(self))
+        return _products(
+            lambda at, j: (self.beta_P[at] + j) / (mass_P[at] + j), counts_N, len(self)
+        )
 
     def moment(self, i: int, j: int) -> FloatArray:
         """E[p^i (1-p)^j] for small integers i and j, shape (P,).
@@ -151,7 +173,8 @@ class Beta:
         return result_P
 
     def tilt(self, i: int, j: int) -> "Beta":
-        """The belief reweighted by p^i (1-p)^j: E[p^i (1-p)^j f(p)] = moment(i, j) * E_tilted[f(p)]."""
+        """The belief reweighted by p^i (1-p)^j: E[p^i (1-p)^j f(p)] = moment(i, j) *
+        E_tilted[f(p)]."""
         _check_powers(i, j)
         return Beta(self.alpha_P + i, self.beta_P + j, self.spread_P)
 
@@ -161,7 +184,8 @@ class Beta:
         return unchecked(Point, p_P=rng.beta(self.alpha_P, self.beta_P), spread_P=self.spread_P)
 
     def take(self, index: ArrayLike) -> "Beta":
-        """The beliefs at these indices, which may repeat. `take(group_R)` gives one belief per rollout."""
+        """The beliefs at these indices, which may repeat. `take(group_R)` gives one belief per
+        rollout."""
         try:
             at = np.asarray(index)
         except ValueError:  # rows of unequal lengths
@@ -169,8 +193,12 @@ class Beta:
         if at.size == 0 and at.ndim == 1:
             at = at.astype(np.int64)
         if at.dtype.kind not in "iu" or at.ndim != 1 or ((at < 0) | (at >= len(self))).any():
-            raise InputError(f"index={shown(index)}: give a list of places from 0 to {len(self) - 1}.")
-        return unchecked(Beta, alpha_P=self.alpha_P[at], beta_P=self.beta_P[at], spread_P=self.spread_P[at])
+            raise InputError(
+                f"index={shown(index)}: give a list of places from 0 to {len(self) - 1}."
+            )
+        return unchecked(
+            Beta, alpha_P=self.alpha_P[at], beta_P=self.beta_P[at], spread_P=self.spread_P[at]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +240,8 @@ class Point:
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """p^n, shape (P, N)."""
-        return _products(lambda at, j: self.p_P[at] + 0 * j, counts_N, len(self))  # faster than the power function
+        # faster than the power function
+        return _products(lambda at, j: self.p_P[at] + 0 * j, counts_N, len(self))
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """(1-p)^n, shape (P, N)."""
@@ -232,7 +261,8 @@ class Point:
 
 
 def check_counts(counts_N: ArrayLike, prompts: int = 1) -> NDArray[np.int64]:
-    """Counts of rollouts, shape (N,), for which a table of values of this many prompts fits into memory.
+    """Counts of rollouts, shape (N,), for which a table of values of this many prompts fits into
+    memory.
 
     Raises:
         InputError: a count is not an integer of at least 0, or the table is too large.
@@ -247,7 +277,8 @@ def check_counts(counts_N: ArrayLike, prompts: int = 1) -> NDArray[np.int64]:
         raise InputError(f"counts_N={shown(counts_N)}: must be a list of non-negative integers.")
     if int(counts.max()) * max(prompts, 1) > _MOST_CELLS:
         raise InputError(
-            f"counts_N={shown(counts_N)}: {int(counts.max())} rollouts of {prompts} prompts are too many to price. Use "
+            f"counts_N={shown(counts_N)}: {int(counts.max())} rollouts of {prompts} prompts are "
+            "too many to price. Use "
             f"counts up to {_MOST_CELLS // max(prompts, 1)}."
         )
     return counts.astype(np.int64)
@@ -255,8 +286,13 @@ def check_counts(counts_N: ArrayLike, prompts: int = 1) -> NDArray[np.int64]:
 
 def check_belief(belief: Any) -> None:
     """Raises `InputError` unless this is a belief such as a `Beta` or a `Point`."""
-    if isinstance(belief, type) or not all(hasattr(belief, name) for name in ("all_pass", "all_fail", "moment")):
-        raise InputError(f"belief={shown(belief)}: give a belief, such as ba.Beta([1.0], [1.0]) or ba.Point([0.5]).")
+    if isinstance(belief, type) or not all(
+        hasattr(belief, name) for name in ("all_pass", "all_fail", "moment")
+    ):
+        raise InputError(
+            f"belief={shown(belief)}: give a belief, such as ba.Beta([1.0], [1.0]) or "
+            "ba.Point([0.5])."
+        )
 
 
 def _check_powers(i: Any, j: Any) -> None:
@@ -264,8 +300,11 @@ def _check_powers(i: Any, j: Any) -> None:
     check_integer("j", j, 0, _MOST_POWER)
 
 
-def _products(factors: Callable[[slice, FloatArray], FloatArray], counts_N: ArrayLike, prompts: int) -> FloatArray:
-    """The product of the first n factors for each count n, shape (P, N). `factors(prompts, j)` gives factor j.
+def _products(
+    factors: Callable[[slice, FloatArray], FloatArray], counts_N: ArrayLike, prompts: int
+) -> FloatArray:
+    """The product of the first n factors for each count n, shape (P, N). `factors(prompts, j)`
+    gives factor j.
 
     Internally, counts are rows, which keeps memory contiguous.
     """

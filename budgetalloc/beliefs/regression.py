@@ -1,4 +1,5 @@
-"""One step of a logistic regression that all prompts share: an extended Kalman filter of its weights."""
+"""One step of a logistic regression that all prompts share: an extended Kalman filter of its
+weights."""
 
 import numpy as np
 
@@ -24,13 +25,18 @@ def odds_at(level: FloatArray) -> FloatArray:
 
 
 def fitted(
-    features_GK: FloatArray, belief_G: Beta, successes_G: FloatArray, trials_G: FloatArray, precision_KK: FloatArray
+    features_GK: FloatArray,
+    belief_G: Beta,
+    successes_G: FloatArray,
+    trials_G: FloatArray,
+    precision_KK: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """The update of the regression's weights by the outcomes of a step, and the precision after it.
 
-    The log-odds of prompt g rise by x_g . d from the mean of its belief. The move d maximises the log-likelihood of the
-    outcomes minus d' precision d / 2, by Newton's method. Each prompt's log-likelihood is divided by 1 + n / (a + b),
-    because its n outcomes share the error of one belief, Beta(a, b).
+    The log-odds of prompt g rise by x_g . d from the mean of its belief. The move d maximises the
+    log-likelihood of the outcomes minus d' precision d / 2, by Newton's method. Each prompt's
+    log-likelihood is divided by 1 + n / (a + b), because its n outcomes share the error of one
+    belief, Beta(a, b).
 
     Args:
         features_GK: x_g of each prompt, shape (G, K).
@@ -48,7 +54,9 @@ def fitted(
     move_K = np.zeros(features_GK.shape[1])
     for _ in range(_NEWTON):
         p_G = 1 / (1 + np.exp(-np.clip(before_G + features_GK @ move_K, -50, 50)))
-        after_KK = precision_KK + features_GK.T @ ((share_G * trials_G * p_G * (1 - p_G))[:, None] * features_GK)
+        after_KK = precision_KK + features_GK.T @ (
+            (share_G * trials_G * p_G * (1 - p_G))[:, None] * features_GK
+        )
         slope_K = features_GK.T @ (share_G * (successes_G - trials_G * p_G)) - precision_KK @ move_K
         step_K = np.linalg.solve(after_KK, slope_K)
         farthest = float(np.abs(features_GK @ step_K).max(initial=0.0))
@@ -57,12 +65,18 @@ def fitted(
 
 
 def left_out_means(
-    features_GK: FloatArray, belief_G: Beta, successes_G: FloatArray, trials_G: FloatArray, precision_KK: FloatArray
+    features_GK: FloatArray,
+    belief_G: Beta,
+    successes_G: FloatArray,
+    trials_G: FloatArray,
+    precision_KK: FloatArray,
 ) -> FloatArray:
-    """The mean of each belief after the regression has learned from the other prompts of the step, shape (G,).
+    """The mean of each belief after the regression has learned from the other prompts of the step,
+    shape (G,).
 
-    The prompts are divided into eight folds. The weights for the prompts of a fold are fitted to those of the others,
-    so that no mean depends on the prompt's own outcomes. Arguments as in `fitted`.
+    The prompts are divided into eight folds. The weights for the prompts of a fold are fitted to
+    those of the others, so that no mean depends on the prompt's own outcomes. Arguments as in
+    `fitted`.
 
     >>> belief = Beta(np.full(64, 5.0), np.full(64, 5.0))
     >>> successes_G = np.repeat([1.0, 0.0], [48, 16])
@@ -76,7 +90,9 @@ def left_out_means(
         if not others.size:
             break
         rest = belief_G.take(others)
-        move_K, _ = fitted(features_GK[others], rest, successes_G[others], trials_G[others], precision_KK)
+        move_K, _ = fitted(
+            features_GK[others], rest, successes_G[others], trials_G[others], precision_KK
+        )
         odds_K = belief_G.alpha_P[own] / belief_G.beta_P[own] * np.exp(features_GK[own] @ move_K)
         mean_G[own] = odds_K / (1 + odds_K)
     return np.clip(mean_G, 1e-4, 1 - 1e-4)

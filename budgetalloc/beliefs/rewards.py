@@ -26,11 +26,13 @@ __all__ = [
 ]
 
 EQUAL = 1e-6
-"""Relative tolerance for equal rewards, because trainers pass float32. For rewards below 1 it is absolute."""
+"""Relative tolerance for equal rewards, because trainers pass float32. For rewards below 1 it is
+absolute."""
 
 
 def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
-    """Rewards or successes in [0, 1] as floats, None as NaN. Rounding errors outside of the range are clipped.
+    """Rewards or successes in [0, 1] as floats, None as NaN. Rounding errors outside of the range
+    are clipped.
 
     Raises:
         InputError: a wrong length, or a value outside [0, 1] by more than `EQUAL`.
@@ -43,17 +45,22 @@ def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> F
     if outside.any():
         at = int(np.argmax(outside))
         raise InputError(
-            f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], the range that a Beta belief needs. Rescale with "
-            "(r - low) / (high - low), or pass the success of each rollout as success_R in addition to rewards of any "
+            f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], the range that a Beta belief "
+            "needs. Rescale with "
+            "(r - low) / (high - low), or pass the success of each rollout as success_R in "
+            "addition to rewards of any "
             "size. In the TRL callback, pass reward_range=(low, high) or success=."
         )
     return np.clip(rewards, 0.0, 1.0)
 
 
-def check_outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int) -> tuple[FloatArray, FloatArray]:
+def check_outcomes(
+    rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int
+) -> tuple[FloatArray, FloatArray]:
     """The rewards and the successes of rollouts as floats, None as NaN.
 
-    Without `success_R`, the rewards are the successes. A rollout without a reward has no success either.
+    Without `success_R`, the rewards are the successes. A rollout without a reward has no success
+    either.
 
     Raises:
         InputError: a wrong length, a reward that is not finite, or a success outside [0, 1].
@@ -69,18 +76,24 @@ def check_outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int)
 
 
 def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
-    """Rewards as floats, None as NaN, of the given length. Raises `InputError` for anything else."""
+    """Rewards as floats, None as NaN, of the given length. Raises `InputError` for anything
+    else."""
     rewards = check_array(name, rewards_R, "one number, NaN or None for each rollout")
     if rewards.shape != (rows,):
-        raise InputError(f"{name} has shape {rewards.shape} for {rows} ids: give one number per rollout.")
+        raise InputError(
+            f"{name} has shape {rewards.shape} for {rows} ids: give one number per rollout."
+        )
     if np.isinf(rewards).any():
         at = int(np.argmax(np.isinf(rewards)))
-        raise InputError(f"{name}[{at}] = {rewards[at]:g}: give a finite number, or NaN or None for no reward.")
+        raise InputError(
+            f"{name}[{at}] = {rewards[at]:g}: give a finite number, or NaN or None for no reward."
+        )
     return rewards
 
 
 def check_range(reward_range: Any) -> tuple[float, float]:
-    """The lowest and the highest reward as floats. Raises `InputError` unless they are two finite ascending numbers.
+    """The lowest and the highest reward as floats. Raises `InputError` unless they are two finite
+    ascending numbers.
 
     >>> check_range([-3, 3])
     (-3.0, 3.0)
@@ -91,7 +104,8 @@ def check_range(reward_range: Any) -> tuple[float, float]:
         low, high = 0.0, -1.0
     if not (is_number(low) and is_number(high) and 0 < float(high) - float(low) < math.inf):
         raise InputError(
-            f"reward_range={shown(reward_range)}: give the lowest and highest reward, as (0.0, 1.0).",
+            f"reward_range={shown(reward_range)}: give the lowest and highest reward, as (0.0, "
+            "1.0).",
             argument="reward_range",
         )
     return float(low), float(high)
@@ -102,7 +116,8 @@ def check_success(success: Any) -> None:
     if success is None or isinstance(success, str) or callable(success) or is_number(success):
         return
     raise InputError(
-        f"success={shown(success)}: pass the name of a reward function, its place in the list (an int), a threshold on "
+        f"success={shown(success)}: pass the name of a reward function, its place in the list (an "
+        "int), a threshold on "
         "the total reward (a float), or a function from the rewards by name to success in [0, 1].",
         argument="success",
     )
@@ -138,7 +153,8 @@ def binary_functions(scores_RF: FloatArray) -> NDArray[np.bool_]:
 
 
 def success_functions(binary_F: ArrayLike, weights_F: Sequence[float]) -> tuple[int, ...]:
-    """The reward functions that measure success if the user named none. If empty, the total reward is the success.
+    """The reward functions that measure success if the user named none. If empty, the total reward
+    is the success.
 
     They are the functions of the largest weight above 0 among those that gave only 0 and 1.
 
@@ -154,8 +170,11 @@ def success_functions(binary_F: ArrayLike, weights_F: Sequence[float]) -> tuple[
     return tuple(f for f in binary if weights_F[f] == largest)
 
 
-def extremes(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> tuple[FloatArray, FloatArray]:
-    """Lowest and highest reward of each group, shape (groups,); inf and -inf for a group without any reward.
+def extremes(
+    rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int
+) -> tuple[FloatArray, FloatArray]:
+    """Lowest and highest reward of each group, shape (groups,); inf and -inf for a group without
+    any reward.
 
     Args:
         rewards_R: Rewards, shape (R,), NaN for none.
@@ -172,15 +191,20 @@ def extremes(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> t
 
 
 def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
-    """Which groups have unequal rewards, given the `extremes` of each group. A group without any reward does not count.
+    """Which groups have unequal rewards, given the `extremes` of each group. A group without any
+    reward does not count.
 
     >>> unequal(np.array([0.0, 0.2, np.inf]), np.array([1.0, 0.2, -np.inf]))
     array([ True, False, False])
     """
-    return np.asarray(high_G - low_G > EQUAL * np.maximum(1.0, np.maximum(np.abs(low_G), np.abs(high_G))))
+    return np.asarray(
+        high_G - low_G > EQUAL * np.maximum(1.0, np.maximum(np.abs(low_G), np.abs(high_G)))
+    )
 
 
-def mixed_groups(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> NDArray[np.bool_]:
+def mixed_groups(
+    rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int
+) -> NDArray[np.bool_]:
     """Which groups have unequal rewards, shape (groups,). Arguments as in `extremes`.
 
     >>> mixed_groups([0.2, 0.2, 0.2, 1.0], np.array([0, 0, 1, 1]), 2)

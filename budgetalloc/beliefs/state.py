@@ -30,11 +30,15 @@ __all__ = [
 _FORMAT = "budgetalloc state"
 
 
-def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[str, Any] | None = None) -> None:
-    """Writes `policy.state_dict()` to an `.npz` file. After a crash, the file is either the old one or the new one.
+def save_state(
+    path: str | os.PathLike[str], state: dict[str, Any], about: dict[str, Any] | None = None
+) -> None:
+    """Writes `policy.state_dict()` to an `.npz` file. After a crash, the file is either the old one
+    or the new one.
 
-    Several threads and processes may save to the same path. The file is then complete and written by one of them. A
-    killed process can leave a temporary file, whose name begins with a dot and the name of the path.
+    Several threads and processes may save to the same path. The file is then complete and written
+    by one of them. A killed process can leave a temporary file, whose name begins with a dot and
+    the name of the path.
 
     Args:
         path: The file. A missing folder is created.
@@ -42,7 +46,8 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
         about: Facts in JSON types that are saved with the state, such as the name of the dataset.
 
     Raises:
-        StateError: the state is not a dict, or holds something that is neither an array of numbers nor JSON.
+        StateError: the state is not a dict, or holds something that is neither an array of numbers
+            nor JSON.
         OSError: the file cannot be written. Its previous content is unchanged.
 
     >>> import budgetalloc as ba, tempfile
@@ -62,7 +67,9 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
     try:
         if objects or "meta" in arrays:
             raise TypeError(f"the arrays {objects or ['meta']} cannot be saved")
-        meta = json.dumps({"format": _FORMAT, "state": rest, "about": about or {}, "arrays": sorted(arrays)})
+        meta = json.dumps(
+            {"format": _FORMAT, "state": rest, "about": about or {}, "arrays": sorted(arrays)}
+        )
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(
             f"The state cannot be saved: use arrays of numbers and what JSON can hold ({error})."
@@ -83,8 +90,10 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(
                 error.errno,
-                f"{os.strerror(error.errno)}: a policy's state could not be written; the previous content of the file "
-                "is unchanged. Free some space and resume from the last checkpoint, or give this user write permission "
+                f"{os.strerror(error.errno)}: a policy's state could not be written; the previous "
+                "content of the file "
+                "is unchanged. Free some space and resume from the last checkpoint, or give this "
+                "user write permission "
                 "for the folder",
                 str(path),
             ) from error
@@ -94,7 +103,9 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any], about: dict[
 def check_state(state: Any) -> None:
     """Raises `StateError` unless this is a dict with strings as keys."""
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
-        raise StateError(f"state={shown(state)}: give what `state_dict()` returned or `load_state` read.")
+        raise StateError(
+            f"state={shown(state)}: give what `state_dict()` returned or `load_state` read."
+        )
 
 
 def lists_of(arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
@@ -112,7 +123,8 @@ def lists_of(arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
 
 
 def distinct_ids(ids: Any) -> list[Id]:
-    """The prompt ids of a saved state. Raises `InputError` if they are no ids, or one is repeated."""
+    """The prompt ids of a saved state. Raises `InputError` if they are no ids, or one is
+    repeated."""
     listed = check_ids(ids, "ids")
     if len(set(listed)) < len(listed):
         raise InputError(f"{len(listed)} ids, of which {len(set(listed))} are distinct")
@@ -157,21 +169,25 @@ def arrays_in(
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turns an error about an entry of a saved state into a `StateError`, which says what the state is of."""
+    """Turns an error about an entry of a saved state into a `StateError`, which says what the state
+    is of."""
     try:
         yield
     except StateError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:  # InputError is a ValueError
+    # InputError is a ValueError
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StateError(
-            f"The state of the {what} is damaged, or another policy saved it ({type(error).__name__}: {error}). Resume "
+            f"The state of the {what} is damaged, or another policy saved it "
+            f"({type(error).__name__}: {error}). Resume "
             "from another checkpoint."
         ) from error
 
 
 @contextmanager
 def unchanged_on_error(*parts: Any) -> Iterator[None]:
-    """Restores these objects, with `state_dict` and `load_state_dict`, if the block raises an error."""
+    """Restores these objects, with `state_dict` and `load_state_dict`, if the block raises an
+    error."""
     before = [part.state_dict() for part in parts]
     try:
         yield
@@ -184,38 +200,49 @@ def unchanged_on_error(*parts: Any) -> Iterator[None]:
 def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Reads `(state, about)` from a file that `save_state` wrote.
 
-    Nothing is unpickled. Compressed arrays are refused, therefore all arrays together are never larger than the file.
+    Nothing is unpickled. Compressed arrays are refused, therefore all arrays together are never
+    larger than the file.
 
     Raises:
         FileNotFoundError: there is no such file.
-        StateError: the file is damaged, foreign or not readable. The text says which, and what to do.
+        StateError: the file is damaged, foreign or not readable. The text says which, and what to
+            do.
     """
     target = _path(path)
     try:
         if target.exists() and not target.is_file():  # reading a pipe or a device may wait for ever
-            raise StateError(f"{path} is not a regular file: give the path of a file that `save_state` wrote.")
+            raise StateError(
+                f"{path} is not a regular file: give the path of a file that `save_state` wrote."
+            )
         with target.open("rb") as file:
             arrays = _arrays(file)
         meta = json.loads(arrays.pop("meta").tobytes())
         known = meta["format"] == _FORMAT
-        if known and sorted(arrays) != meta["arrays"]:  # a damaged archive may list fewer than it holds
-            raise ValueError(f"it holds the arrays {sorted(arrays)}, but {meta['arrays']} were saved")
+        # a damaged archive may list fewer than it holds
+        if known and sorted(arrays) != meta["arrays"]:
+            raise ValueError(
+                f"it holds the arrays {sorted(arrays)}, but {meta['arrays']} were saved"
+            )
         state, about = {**meta["state"], **arrays}, dict(meta["about"])
     except (FileNotFoundError, StateError):
         raise
     except OSError as error:
         raise StateError(
-            f"{path} cannot be read ({error.strerror or error}). The file itself may be intact: check its permissions "
+            f"{path} cannot be read ({error.strerror or error}). The file itself may be intact: "
+            "check its permissions "
             "and the disk."
         ) from error
-    except Exception as error:  # zipfile, numpy and json raise many kinds of errors on a damaged file
+    # zipfile, numpy and json raise many kinds of errors on a damaged file
+    except Exception as error:
         raise StateError(
-            f"{path} is damaged or was not written by budgetalloc ({type(error).__name__}: {error}). Resume from "
+            f"{path} is damaged or was not written by budgetalloc ({type(error).__name__}: "
+            f"{error}). Resume from "
             "another checkpoint, or delete the file to start with cold beliefs."
         ) from error
     if not known:
         raise StateError(
-            f"{path} has format {shown(meta['format'])}, expected {_FORMAT!r}: it is not a state of budgetalloc."
+            f"{path} has format {shown(meta['format'])}, expected {_FORMAT!r}: it is not a state "
+            "of budgetalloc."
         )
     return state, about
 
@@ -228,10 +255,13 @@ def _path(path: str | os.PathLike[str]) -> Path:
 
 
 def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file. Their sizes are checked against the file's size before any array is read."""
+    """The arrays of an .npz file. Their sizes are checked against the file's size before any array
+    is read."""
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
-        if any(x.compress_type != zipfile.ZIP_STORED or x.file_size != x.compress_size for x in members):
+        if any(
+            x.compress_type != zipfile.ZIP_STORED or x.file_size != x.compress_size for x in members
+        ):
             raise ValueError("it is compressed, which save_state never does")
         if sum(x.file_size for x in members) > os.fstat(file.fileno()).st_size:
             raise ValueError("its listed arrays are larger than the file")

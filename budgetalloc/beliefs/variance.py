@@ -32,7 +32,8 @@ _SHRUNK = 4.0  # weight of the pool's variance in a prompt's variance, in rollou
 def bernoulli_variance(mean_R: FloatArray) -> FloatArray:
     """m (1 - m) for each mean m, clipped to [0.05, 0.95], shape (R,).
 
-    Advantages are divided by its root. Without the limit, one success at m = 0.001 would weigh as much as 30 at 1/2.
+    Advantages are divided by its root. Without the limit, one success at m = 0.001 would weigh as
+    much as 30 at 1/2.
 
     >>> bernoulli_variance(np.array([0.5, 0.01])).round(4)
     array([0.25  , 0.0475])
@@ -43,7 +44,8 @@ def bernoulli_variance(mean_R: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """The evidence about each rollout's prompt: its earlier rollouts and the other rollouts of this step.
+    """The evidence about each rollout's prompt: its earlier rollouts and the other rollouts of this
+    step.
 
     Args:
         n_R: Number of rollouts, discounted like the belief, shape (R,).
@@ -62,14 +64,16 @@ class Known:
         belief_R: Beta,
         prior: tuple[float | FloatArray, float | FloatArray],
     ) -> "Known":
-        """The evidence in the successes of this step (NaN for none) and in the beliefs before it, without their prior.
+        """The evidence in the successes of this step (NaN for none) and in the beliefs before it,
+        without their prior.
 
         >>> known = Known.of(np.array([0.5, 1.0]), np.zeros(2, dtype=int), Beta([1.3, 1.3], [0.3, 0.3]), (0.3, 0.3))
         >>> known.n_R, known.sum_R  # one success before the step, and the other rollout
         (array([2., 2.]), array([2. , 1.5]))
         """
         a, b = belief_R.alpha_P, belief_R.beta_P
-        graded_R = (1 - belief_R.spread_P) * a * b / (a + b)  # the sum of s (1 - s) over the earlier rollouts
+        # the sum of s (1 - s) over the earlier rollouts
+        graded_R = (1 - belief_R.spread_P) * a * b / (a + b)
         scored_R = ~np.isnan(success_R)
         s_R = np.where(scored_R, success_R, 0.0)
 
@@ -78,17 +82,20 @@ class Known:
 
         past_R = np.maximum(a - prior[0], 0.0)
         return cls(
-            n_R=np.maximum(a + b - (prior[0] + prior[1]), 0.0) + others(scored_R.astype(np.float64)),
+            n_R=np.maximum(a + b - (prior[0] + prior[1]), 0.0)
+            + others(scored_R.astype(np.float64)),
             sum_R=past_R + others(s_R),
             squares_R=np.maximum(past_R - graded_R, 0.0) + others(s_R * s_R),
         )
 
 
 def deviations(success_R: FloatArray, known: Known) -> tuple[float, float]:
-    """The sum of squared deviations of successes from the mean of their own prompt, and the number of rollouts in it.
+    """The sum of squared deviations of successes from the mean of their own prompt, and the number
+    of rollouts in it.
 
-    The mean is that of the prompt's n other rollouts. Each square is multiplied by n / (n + 1), because its expectation
-    is then the variance within the prompt. Rollouts with n < 1 are left out.
+    The mean is that of the prompt's n other rollouts. Each square is multiplied by n / (n + 1),
+    because its expectation is then the variance within the prompt. Rollouts with n < 1 are left
+    out.
 
     >>> success_R, group_R = np.array([0.2, 0.4, 0.9]), np.array([0, 0, 1])
     >>> known = Known.of(success_R, group_R, Beta(np.full(3, 0.3), np.full(3, 0.3)), (0.3, 0.3))
@@ -104,11 +111,15 @@ def deviations(success_R: FloatArray, known: Known) -> tuple[float, float]:
     return float(np.sum(away_K**2 * n_K / (n_K + 1))), float(len(rows))
 
 
-def graded_variances(known: Known, within_R: FloatArray, between: float) -> tuple[FloatArray, FloatArray]:
-    """The variance of each graded success within its prompt, and that of its baseline's error, shape (R,) each.
+def graded_variances(
+    known: Known, within_R: FloatArray, between: float
+) -> tuple[FloatArray, FloatArray]:
+    """The variance of each graded success within its prompt, and that of its baseline's error,
+    shape (R,) each.
 
-    The variance w within the prompt is shrunk to the pool's with the weight of four rollouts. The error of the
-    baseline is added: w b / (w + n b), with b the variance between prompts and n the prompt's rollouts.
+    The variance w within the prompt is shrunk to the pool's with the weight of four rollouts. The
+    error of the baseline is added: w b / (w + n b), with b the variance between prompts and n the
+    prompt's rollouts.
 
     Args:
         known: The evidence about the prompt.
@@ -128,12 +139,15 @@ def graded_variances(known: Known, within_R: FloatArray, between: float) -> tupl
     return np.asarray(own_R), np.asarray(np.minimum(error_R, 0.25 - own_R))
 
 
-def variances(mean_R: FloatArray, mass_R: FloatArray, known: Known, sums: Sums) -> tuple[FloatArray, FloatArray]:
-    """The variance of each success within its prompt, and that of its baseline's error, shape (R,) each.
+def variances(
+    mean_R: FloatArray, mass_R: FloatArray, known: Known, sums: Sums
+) -> tuple[FloatArray, FloatArray]:
+    """The variance of each success within its prompt, and that of its baseline's error, shape (R,)
+    each.
 
-    If all successes are 0 and 1, their sum is m (1 - m), and E[p (1 - p)] of it lies within the prompt. Otherwise they
-    are learned (`graded_variances`). The share of the pool's variance that belongs to successes of 0 and 1 is then
-    proportional to m (1 - m).
+    If all successes are 0 and 1, their sum is m (1 - m), and E[p (1 - p)] of it lies within the
+    prompt. Otherwise they are learned (`graded_variances`). The share of the pool's variance that
+    belongs to successes of 0 and 1 is then proportional to m (1 - m).
 
     Args:
         mean_R: The expected success m of each rollout.
@@ -146,7 +160,9 @@ def variances(mean_R: FloatArray, mass_R: FloatArray, known: Known, sums: Sums) 
         return binary_R * mass_R / (mass_R + 1), binary_R / (mass_R + 1)
     within, between = pool_variances(sums)
     graded = float(sums.graded / sums.n)
-    return graded_variances(known, within * (graded + (1 - graded) * binary_R / binary_R.mean()), between)
+    return graded_variances(
+        known, within * (graded + (1 - graded) * binary_R / binary_R.mean()), between
+    )
 
 
 def pool_variances(sums: Sums) -> tuple[float, float]:
@@ -161,11 +177,12 @@ def pool_variances(sums: Sums) -> tuple[float, float]:
 
 
 def prior_share(sums: Sums, mass: float) -> float:
-    """The share of a prior's mass that suits graded successes, at most 1. It is 1 for successes of 0 and 1.
+    """The share of a prior's mass that suits graded successes, at most 1. It is 1 for successes of
+    0 and 1.
 
-    A prior of mass k weighs as much as k rollouts. The best mass is k = w / b, with w and b the variances within and
-    between prompts. With a larger mass, the baseline of a prompt with nearly constant rewards stays near the pool's
-    mean for many visits.
+    A prior of mass k weighs as much as k rollouts. The best mass is k = w / b, with w and b the
+    variances within and between prompts. With a larger mass, the baseline of a prompt with nearly
+    constant rewards stays near the pool's mean for many visits.
 
     >>> prior_share(Sums(n=4.0, s=2.0, ss=1.5, graded=1.0, within=0.02, pairs=2.0), 0.6).__round__(3)  # 0.01/0.115/0.6
     0.145
@@ -191,16 +208,19 @@ def share_alike(values_R: ArrayLike) -> float:
 
 
 def grpo_square(belief_R: Beta, known: Known, graded: float, alike: float) -> FloatArray:
-    """The expected mean squared advantage of GRPO on each rollout's prompt, in groups of 8, shape (R,).
+    """The expected mean squared advantage of GRPO on each rollout's prompt, in groups of 8, shape
+    (R,).
 
-    It is 7/8 in a mixed group and 0 in a zero-variance group. A group has no variance if all rollouts succeed or all
-    fail, and the rest of their rewards is equal too.
+    It is 7/8 in a mixed group and 0 in a zero-variance group. A group has no variance if all
+    rollouts succeed or all fail, and the rest of their rewards is equal too.
 
     Args:
         belief_R: The belief about the prompt.
         known: The evidence about the prompt.
-        graded: Share of graded successes in the pool. A group with a graded success is taken to have variance.
-        alike: The chance that the rest of the reward, which success does not explain, is equal in 8 rollouts.
+        graded: Share of graded successes in the pool. A group with a graded success is taken to
+            have variance.
+        alike: The chance that the rest of the reward, which success does not explain, is equal in 8
+            rollouts.
 
     >>> one = Known(np.ones(1), np.zeros(1), np.zeros(1))
     >>> grpo_square(Beta([1e6], [1e6]), one, 0.0, 1.0).round(3)  # 7/8 (1 - 2 / 256)
@@ -209,7 +229,8 @@ def grpo_square(belief_R: Beta, known: Known, graded: float, alike: float) -> Fl
     plain = (1 - graded) ** GROUP  # none of 8 is graded
     some_graded_R = known.sum_R - known.squares_R > EQUAL
     same_R = (belief_R.all_pass([GROUP]) + belief_R.all_fail([GROUP]))[:, 0]
-    mean_R = belief_R.mean  # for vague beliefs, the first estimate is too high and the second too low
+    # for vague beliefs, the first estimate is too high and the second too low
+    mean_R = belief_R.mean
     same_R = (same_R + mean_R**GROUP + (1 - mean_R) ** GROUP) / 2
     same_R = np.where(some_graded_R, plain, np.where(known.n_R > 0, same_R, plain * same_R))
     return np.asarray((GROUP - 1) / GROUP * (1 - alike * same_R))

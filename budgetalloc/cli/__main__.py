@@ -17,7 +17,8 @@ INTERRUPTED = 130
 
 
 class Plain:
-    """A text stream that is safe to print to: it escapes control characters, and what its encoding lacks.
+    """A text stream that is safe to print to: it escapes control characters, and what its encoding
+    lacks.
 
     Logs, file names and YAML keys may hold terminal escape codes.
     """
@@ -38,13 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command. The answer goes to stdout, all messages to stderr.
 
     Returns:
-        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130 after Ctrl-C.
+        The exit status: 0; 1 after an error, which is printed as one line; 2 for wrong usage; 130
+            after Ctrl-C.
     """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions; argcomplete is optional
         with contextlib.suppress(ImportError):
             importlib.import_module("argcomplete").autocomplete(parser())
         return 1
-    with contextlib.redirect_stdout(Plain(sys.stdout)), contextlib.redirect_stderr(Plain(sys.stderr)):
+    with (
+        contextlib.redirect_stdout(Plain(sys.stdout)),
+        contextlib.redirect_stderr(Plain(sys.stderr)),
+    ):
         return answered(parser(), argv)
 
 
@@ -56,7 +61,8 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
         return 2
     status = 0
     try:
-        module = importlib.import_module(f"budgetalloc.cli.commands.{args.command}")  # `methods` loads no pandas
+        # `methods` loads no pandas
+        module = importlib.import_module(f"budgetalloc.cli.commands.{args.command}")
         status = int(module.run(args) or 0)
         sys.stdout.flush()
     except BrokenPipeError:  # a reader such as head closed the pipe, and Python flushes at its end
@@ -66,7 +72,9 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
     except BudgetallocError as error:
         return _print_error(args, error, 1)
     except OSError as error:
-        return _print_error(args, f"{error.filename}: {error.strerror}" if error.filename else error, 1)
+        return _print_error(
+            args, f"{error.filename}: {error.strerror}" if error.filename else error, 1
+        )
     except ImportError as error:
         if (error.name or "budgetalloc").startswith("budgetalloc"):
             raise  # a defect of budgetalloc, not a missing package

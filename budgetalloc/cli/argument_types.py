@@ -16,7 +16,9 @@ def whole(low: int = 1, high: int = 10**9) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
-            raise argparse.ArgumentTypeError(f"{text[:20]!r}: use a whole number from {low} to {high:,}")
+            raise argparse.ArgumentTypeError(
+                f"{text[:20]!r}: use a whole number from {low} to {high:,}"
+            )
         return int(text)
 
     return parse
@@ -37,7 +39,9 @@ def rate(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r}: use a number that is not negative, such as 3e-4")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: use a number that is not negative, such as 3e-4"
+        )
     return value
 
 
@@ -47,4 +51,6 @@ def weighted(text: str) -> tuple[str, float]:
     try:
         return column, float(weight or 1)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: use a number as the weight, such as {column}=0.5") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: use a number as the weight, such as {column}=0.5"
+        ) from None

@@ -23,8 +23,22 @@ __all__ = ["BUDGET", "CALLBACK", "ESTIMATOR", "SECTIONS", "Config"]
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
 BUDGET = ("rollouts", "floor", "cap", "quantum", "min_group")
 ESTIMATOR = tuple(inspect.signature(BetaEstimator).parameters)
-_OPTIONS = {each.name for each in fields(Options)} - {"bounds", "keep_batch", "generate", "hint", "buffer"}
-CALLBACK = ("candidates", *sorted(_OPTIONS), "prompt_id", "features", "shadow", "ledger", "allow_dataset_change")
+_OPTIONS = {each.name for each in fields(Options)} - {
+    "bounds",
+    "keep_batch",
+    "generate",
+    "hint",
+    "buffer",
+}
+CALLBACK = (
+    "candidates",
+    *sorted(_OPTIONS),
+    "prompt_id",
+    "features",
+    "shadow",
+    "ledger",
+    "allow_dataset_change",
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +58,8 @@ class Config:
     arguments: Mapping[str, Any]  # of the method, from the sections `policy` and `estimator`
     rollouts: int | None  # of one step; None leaves it to the trainer, the log or the command line
     bounds: Bounds  # candidates and group sizes, from the sections `budget` and `callback`
-    pacing: Mapping[str, Any]  # for the replay only, because a trainer's batches have one size; may be empty
+    # for the replay only, because a trainer's batches have one size; may be empty
+    pacing: Mapping[str, Any]
     plan: tuple[int, ...]  # the rollouts of each step under the pacing
     callback: Mapping[str, Any]  # the other arguments of the callback that are not None
     model: str | None = None  # only `integrations/trl/train.py` reads `model`, `dataset` and `grpo`
@@ -59,7 +74,8 @@ class Config:
 
     @classmethod
     def of(cls, name: str) -> "Config":
-        """The method of this name with its defaults; `InputError` if it is unknown or needs a function."""
+        """The method of this name with its defaults; `InputError` if it is unknown or needs a
+        function."""
         method_of(name)
         return cls.parse(f"policy: {name}", f"--policy {name}")
 
@@ -78,13 +94,22 @@ class Config:
             budget = dict(sections["budget"])
             rollouts = budget.pop("rollouts", None)
             if plan and rollouts is not None:
-                raise InputError("pacing sets the rollouts of each step: leave out budget.rollouts.")
+                raise InputError(
+                    "pacing sets the rollouts of each step: leave out budget.rollouts."
+                )
             asked = {"baseline": needs.baseline, "scale": needs.scale, "weight": needs.weight}
-            given = {key: tuples(value) for key, value in sections["callback"].items() if value is not None}
+            given = {
+                key: tuples(value)
+                for key, value in sections["callback"].items()
+                if value is not None
+            }
             # The arguments that do not need a trainer, or its dataset, are checked here.
-            known = {key: value for key, value in given.items() if key in _OPTIONS or key == "candidates"}
+            known = {
+                key: value for key, value in given.items() if key in _OPTIONS or key == "candidates"
+            }
             bounds = Options.resolve(needs, "group", known | budget).bounds
-            # The bounds must not contradict each other. If nothing sets the rollouts, take enough for any cap.
+            # The bounds must not contradict each other. If nothing sets the rollouts, take enough
+            # for any cap.
             for count in set(plan) or [bounds.quantum * 10**6 if rollouts is None else rollouts]:
                 bounds.budget(count, prompts=1, group=1)
         given.pop("candidates", None)
@@ -96,7 +121,9 @@ class Config:
         """A new policy with the settings of the file; `config.build` can be pickled."""
         arguments = self.arguments if seed is None else {**self.arguments, "seed": seed}
         policy = method_of(self.method).named(arguments)
-        asked: dict[str, Any] = {key: self.callback.get(key) for key in ("baseline", "scale", "weight")}
+        asked: dict[str, Any] = {
+            key: self.callback.get(key) for key in ("baseline", "scale", "weight")
+        }
         asked |= {key: getattr(self.bounds, key) for key in ("candidates", "min_group")}
         policy = replace(policy, needs=replace(policy.needs, **asked))
         return Paced(**vars(policy), plan=self.plan) if self.plan else policy
@@ -107,30 +134,39 @@ class Config:
         # The common floor may be below the smallest group of this method.
         group = min(other.bounds.min_group, self.bounds.floor or other.bounds.min_group)
         bounds = replace(self.bounds, candidates=other.bounds.candidates, min_group=group)
-        return replace(other, rollouts=self.rollouts, bounds=bounds, pacing=self.pacing, plan=self.plan)
+        return replace(
+            other, rollouts=self.rollouts, bounds=bounds, pacing=self.pacing, plan=self.plan
+        )
 
     def callback_arguments(self, rollouts: int | None) -> dict[str, Any]:
-        """Arguments of `AdaptiveGRPOCallback` for a trainer with this many rollouts a step (None: not known).
+        """Arguments of `AdaptiveGRPOCallback` for a trainer with this many rollouts a step (None:
+        not known).
 
         Raises `UnsupportedError` for pacing, and for another number of rollouts than the trainer's.
         """
         if self.plan:
             raise UnsupportedError(
-                f"{self.file}: pacing: TRL generates {rollouts or 'as many'} rollouts at every step, so the budget "
-                "cannot change over the run. `budgetalloc replay`, verl (+budgetalloc.pacing=) and, with "
+                f"{self.file}: pacing: TRL generates {rollouts or 'as many'} rollouts at every "
+                "step, so the budget "
+                "cannot change over the run. `budgetalloc replay`, verl (+budgetalloc.pacing=) "
+                "and, with "
                 "AsyncGRPOTrainer, AdaptiveRolloutWorker(rollouts_per_step=) serve it.",
                 argument="pacing",
             )
         if rollouts is not None and self.rollouts not in (None, rollouts):
             raise UnsupportedError(
-                f"{self.file}: budget.rollouts={self.rollouts}: this trainer generates {rollouts} rollouts a step. "
+                f"{self.file}: budget.rollouts={self.rollouts}: this trainer generates {rollouts} "
+                "rollouts a step. "
                 f"Use {rollouts}, or change its batch size.",
                 argument="rollouts",
             )
-        return {key: value for key, value in asdict(self.bounds).items() if value is not None} | dict(self.callback)
+        return {
+            key: value for key, value in asdict(self.bounds).items() if value is not None
+        } | dict(self.callback)
 
     def as_dict(self) -> dict[str, Any]:
-        """Every setting with its value, in the sections of a file, which reads back as an equal config."""
+        """Every setting with its value, in the sections of a file, which reads back as an equal
+        config."""
         arguments, bounds = dict(self.arguments), asdict(self.bounds)
         sections = {
             "policy": {"name": self.method},
@@ -147,11 +183,14 @@ def _sections(text: str | bytes, file: str) -> dict[str, Any]:
     """The sections of a YAML file; those that are left out are empty. `policy` may be a name."""
     try:
         values = yaml.safe_load(text)
-    except Exception as error:  # PyYAML has no common one: a date that does not exist is a ValueError
+    # PyYAML has no common one: a date that does not exist is a ValueError
+    except Exception as error:
         raise InputError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
     values = {} if values is None else values
     if not isinstance(values, Mapping):
-        raise InputError(f"{file}: use settings of the form `name: value`, such as `policy: adaptive`.")
+        raise InputError(
+            f"{file}: use settings of the form `name: value`, such as `policy: adaptive`."
+        )
     with _named(file, values):
         _check_keys("", values, SECTIONS)
     sections = {name: {} if values.get(name) is None else values[name] for name in SECTIONS}
@@ -160,7 +199,9 @@ def _sections(text: str | bytes, file: str) -> dict[str, Any]:
         sections["policy"] = {"name": name}
     for name in SECTIONS:
         if name not in ("model", "dataset") and not isinstance(sections[name], Mapping):
-            text = f"{file}: {name}: {shown(sections[name])}: use settings of the form `name: value`."
+            text = (
+                f"{file}: {name}: {shown(sections[name])}: use settings of the form `name: value`."
+            )
             raise InputError(text, argument=name)
     return sections
 
@@ -173,13 +214,18 @@ def _policy(sections: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     code = [key for key, value in method.functions().items() if key in options or value is not None]
     if code:
         raise InputError(
-            f"{method.name} takes {code[0]} as a function, which a file cannot hold: build the policy in Python, "
+            f"{method.name} takes {code[0]} as a function, which a file cannot hold: build the "
+            "policy in Python, "
             f"budgetalloc.policies.{method.name}({code[0]}=...).",
             argument=code[0],
         )
     _check_keys("policy", options, defaults)
-    _check_keys("estimator", estimator, [key for key in ESTIMATOR if key in defaults and key not in options])
-    arguments = defaults | {key: tuples(value) for key, value in (options | dict(estimator)).items()}
+    _check_keys(
+        "estimator", estimator, [key for key in ESTIMATOR if key in defaults and key not in options]
+    )
+    arguments = defaults | {
+        key: tuples(value) for key, value in (options | dict(estimator)).items()
+    }
     return method.name, arguments
 
 
@@ -187,12 +233,15 @@ def _check_keys(section: str, given: Mapping[str, Any], known: Collection[str]) 
     for key in given:
         if key not in known:
             name = f"{section}.{key}" if section else key
-            raise InputError(f"{name}: unknown key{nearest(key, known)} Known: {', '.join(known) or 'none'}.")
+            raise InputError(
+                f"{name}: unknown key{nearest(key, known)} Known: {', '.join(known) or 'none'}."
+            )
 
 
 @contextmanager
 def _named(file: str, sections: Mapping[str, Any], *read: str) -> Iterator[None]:
-    """Adds the file to an error that is raised inside, and which of the sections that are read has its argument."""
+    """Adds the file to an error that is raised inside, and which of the sections that are read has
+    its argument."""
     try:
         yield
     except BudgetallocError as error:

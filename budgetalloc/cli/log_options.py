@@ -13,8 +13,10 @@ from budgetalloc.logs.ledger import KINDS, Ledger, read_log
 __all__ = ["LOG", "bar", "opened", "reading_options"]
 
 LOG = (
-    "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl, tinker-cookbook or "
-    "verifiers dump, a reward profile of NeMo Gym, a saved datasets.Dataset, a CSV or JSON lines of "
+    "a finished run: a file or folder of TRL completions (log_completions=True), a verl, prime-rl, "
+    "tinker-cookbook or "
+    "verifiers dump, a reward profile of NeMo Gym, a saved datasets.Dataset, a CSV or JSON lines "
+    "of "
     "rollouts or counts, or a ledger of budgetalloc"
 )
 
@@ -30,7 +32,8 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
     reward = "the column of the reward; repeatable: the reward is then the weighted sum"
     add("--reward", action="append", type=weighted, metavar="COLUMN[=WEIGHT]", help=reward)
     success = (
-        "the column of success, from 0 to 1 (default: the log's own success; of several reward functions the one that "
+        "the column of success, from 0 to 1 (default: the log's own success; of several reward "
+        "functions the one that "
         "gave 0 and 1 only; else the reward)"
     )
     add("--success", metavar="COLUMN", help=success)
@@ -40,7 +43,8 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
 
 
 def opened(args: argparse.Namespace, **instead: Any) -> Ledger:
-    """Reads the log with the options of `reading_options`; `instead` has values for options that were not given."""
+    """Reads the log with the options of `reading_options`; `instead` has values for options that
+    were not given."""
     asked = {name: getattr(args, name) for name in ("kind", "step", "prompt", "success", "length")}
     asked["reward_range"] = args.reward_range and tuple(args.reward_range)
     if args.reward:
@@ -52,8 +56,10 @@ def opened(args: argparse.Namespace, **instead: Any) -> Ledger:
 
 @contextlib.contextmanager
 def bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr from the first update on; none if stderr is no terminal or tqdm is missing."""
-    terminal = getattr(sys.stderr, "stream", sys.stderr)  # a bar moves the cursor, which `Plain` would escape
+    """A progress bar on stderr from the first update on; none if stderr is no terminal or tqdm is
+    missing."""
+    # a bar moves the cursor, which `Plain` would escape
+    terminal = getattr(sys.stderr, "stream", sys.stderr)
     try:
         from tqdm import tqdm
     except ImportError:

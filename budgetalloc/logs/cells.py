@@ -15,7 +15,18 @@ from budgetalloc.errors import InputError
 from budgetalloc.logs.frames import listed
 from budgetalloc.logs.records import FAULTS, LARGEST, Notes, Record, as_id
 
-__all__ = ["Asked", "Bools", "clean", "hashed", "is_id", "is_numeric", "numbers", "records", "there", "weighted"]
+__all__ = [
+    "Asked",
+    "Bools",
+    "clean",
+    "hashed",
+    "is_id",
+    "is_numeric",
+    "numbers",
+    "records",
+    "there",
+    "weighted",
+]
 
 Bools = NDArray[np.bool_]
 _WORDS = {"true": 1.0, "false": 0.0}
@@ -45,12 +56,16 @@ class Asked:
 def there(frame: pd.DataFrame, argument: str, name: str) -> pd.Series:
     """A column that the user named; raises `InputError` if the log lacks it."""
     if name not in frame.columns:
-        raise InputError(f"{argument}={name!r}: the log has no column {name!r}, it has {listed(list(frame.columns))}.")
+        raise InputError(
+            f"{argument}={name!r}: the log has no column {name!r}, it has "
+            f"{listed(list(frame.columns))}."
+        )
     return frame[name]
 
 
 def numbers(values: pd.Series) -> tuple[FloatArray, Bools]:
-    """The cells as floats, NaN where there is none, and a mask of the cells that are not numbers."""
+    """The cells as floats, NaN where there is none, and a mask of the cells that are not
+    numbers."""
     cells = values.to_numpy()
     try:
         array = np.array(cells, dtype=np.float64)
@@ -61,7 +76,13 @@ def numbers(values: pd.Series) -> tuple[FloatArray, Bools]:
     for at, value in enumerate(cells.tolist()):
         text = value.strip().lower() if isinstance(value, str) else value
         try:
-            array[at] = np.nan if text is None or text == "" else _WORDS[text] if text in _WORDS else float(text)
+            array[at] = (
+                np.nan
+                if text is None or text == ""
+                else _WORDS[text]
+                if text in _WORDS
+                else float(text)
+            )
         except FAULTS:
             odd[at] = True
     return array, odd
@@ -71,11 +92,14 @@ def is_numeric(values: pd.Series) -> bool:
     """Whether the cells are floats, or numbers and None."""
     if values.dtype.kind == "f":
         return True
-    return bool(values.dtype == object and set(map(type, values.tolist())) <= {float, int, type(None)})
+    return bool(
+        values.dtype == object and set(map(type, values.tolist())) <= {float, int, type(None)}
+    )
 
 
 def weighted(frame: pd.DataFrame, weights: Mapping[str, float]) -> FloatArray:
-    """The weighted sum of several rewards, as in TRL. Missing rewards count as 0; the sum is NaN if all are missing.
+    """The weighted sum of several rewards, as in TRL. Missing rewards count as 0; the sum is NaN if
+    all are missing.
 
     >>> weighted(pd.DataFrame({"a": [1.0, np.nan, np.nan], "b": [0.5, 0.5, np.nan]}), {"a": 1, "b": 2})
     array([ 2.,  1., nan])
@@ -89,7 +113,11 @@ def records(frame: pd.DataFrame) -> Iterator[Record]:
     """The rows as records, without the keys that they lack."""
     names = [str(name) for name in frame.columns]
     for row in zip(*(frame[name].tolist() for name in frame.columns), strict=True):
-        yield {name: x for name, x in zip(names, row, strict=True) if not (isinstance(x, float) and np.isnan(x))}
+        yield {
+            name: x
+            for name, x in zip(names, row, strict=True)
+            if not (isinstance(x, float) and np.isnan(x))
+        }
 
 
 _known = lru_cache(maxsize=2**17)(text_id)  # a prompt has many rollouts, and its text may be long
@@ -100,8 +128,12 @@ def hashed(prompts: Sequence[Any]) -> list[str | None]:
     ids: list[str | None] = []
     for value in prompts:
         try:
-            empty = value is None or isinstance(value, float) or (isinstance(value, str) and not value)
-            ids.append(None if empty else _known(value) if isinstance(value, str) else text_id(value))
+            empty = (
+                value is None or isinstance(value, float) or (isinstance(value, str) and not value)
+            )
+            ids.append(
+                None if empty else _known(value) if isinstance(value, str) else text_id(value)
+            )
         except FAULTS:
             ids.append(None)
     return ids

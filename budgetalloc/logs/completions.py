@@ -1,12 +1,15 @@
-"""The completions that TRL writes with `GRPOConfig(log_completions=True)`: a file for each logging step.
+"""The completions that TRL writes with `GRPOConfig(log_completions=True)`: a file for each logging
+step.
 
-`completions/completions_00007.parquet` has a row for each rollout of the last batch before step 7 was logged: step,
-prompt, completion, a column for each reward function, what reward functions logged with `log_extra`, and advantage.
-W&B keeps the same tables as JSON. With `logging_steps` above 1, only the last batch is logged. If one generation serves
-several steps, the same rows are logged again, and are taken once. Tokens are not logged, so lengths are unknown.
+`completions/completions_00007.parquet` has a row for each rollout of the last batch before step 7
+was logged: step, prompt, completion, a column for each reward function, what reward functions
+logged with `log_extra`, and advantage. W&B keeps the same tables as JSON. With `logging_steps`
+above 1, only the last batch is logged. If one generation serves several steps, the same rows are
+logged again, and are taken once. Tokens are not logged, so lengths are unknown.
 
-At an evaluation, TRL 1.16 replaces the training's completions of that step by those of the evaluation. The file does
-not mark them, but a checkpoint in the same folder shows the steps of evaluations.
+At an evaluation, TRL 1.16 replaces the training's completions of that step by those of the
+evaluation. The file does not mark them, but a checkpoint in the same folder shows the steps of
+evaluations.
 """
 
 import contextlib
@@ -41,7 +44,9 @@ _MOST = 8  # columns of numbers whose combinations are compared with the advanta
 def fits(frame: pd.DataFrame, path: Path, asked: Asked) -> bool:
     """Whether TRL wrote the file."""
     logged = FILE.fullmatch(path.name) is not None or path.name.startswith("completions_")
-    return (logged and "prompt" in frame) or {"step", "prompt", "completion", "advantage"} <= set(frame.columns)
+    return (logged and "prompt" in frame) or {"step", "prompt", "completion", "advantage"} <= set(
+        frame.columns
+    )
 
 
 def rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.DataFrame:
@@ -49,7 +54,8 @@ def rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.Data
     names = [str(name) for name in frame.columns]
     if "prompt" not in names and asked.prompt is None:
         raise InputError(
-            f"{path} has the columns {listed(names)} and no 'prompt': it is not a completions file of TRL."
+            f"{path} has the columns {listed(names)} and no 'prompt': it is not a completions file "
+            "of TRL."
         )
     own = asked.prompt or ("prompt_id" if "prompt_id" in names else None)
     out = pd.DataFrame(index=frame.index)
@@ -57,13 +63,22 @@ def rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.Data
     if "prompt" in names:
         out["text"] = frame["prompt"]
     out["file"] = pd.Series([path.name] * len(frame), dtype=object, index=frame.index)
-    out["step"] = int(match[1]) if (match := FILE.fullmatch(path.name)) else there(frame, "step", asked.step or "step")
+    out["step"] = (
+        int(match[1])
+        if (match := FILE.fullmatch(path.name))
+        else there(frame, "step", asked.step or "step")
+    )
     if asked.length is not None:
         out["length"] = there(frame, "length", asked.length)
-    functions = list(asked.weights("")) if asked.reward is not None else _numeric_columns(frame, names, asked)
+    functions = (
+        list(asked.weights(""))
+        if asked.reward is not None
+        else _numeric_columns(frame, names, asked)
+    )
     if not functions:
         raise InputError(
-            f"{path} has the columns {listed(names)}, none of which is a reward. Pass reward= with the name of one."
+            f"{path} has the columns {listed(names)}, none of which is a reward. Pass reward= with "
+            "the name of one."
         )
     for name in functions:
         out[_SCORE + name] = _score(frame, path, "reward", name)
@@ -81,10 +96,15 @@ def rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.Data
 
 
 def _numeric_columns(frame: pd.DataFrame, names: list[str], asked: Asked) -> list[str]:
-    """The columns of numbers between completion and advantage, where TRL writes its reward functions."""
+    """The columns of numbers between completion and advantage, where TRL writes its reward
+    functions."""
     first = names.index("completion") + 1 if "completion" in names else 0
     last = names.index("advantage") if "advantage" in names else len(names)
-    return [name for name in names[first:last] if name not in {*_OWN, asked.prompt} and is_numeric(frame[name])]
+    return [
+        name
+        for name in names[first:last]
+        if name not in {*_OWN, asked.prompt} and is_numeric(frame[name])
+    ]
 
 
 def _score(frame: pd.DataFrame, path: Path, argument: str, name: str) -> FloatArray:
@@ -96,8 +116,11 @@ def _score(frame: pd.DataFrame, path: Path, argument: str, name: str) -> FloatAr
     return score
 
 
-def whole(rows: pd.DataFrame, asked: Asked, notes: Notes, files: Sequence[Path], place: Path | None) -> pd.DataFrame:
-    """The rollouts of all files. A batch that was logged twice counts once, and evaluations are left out."""
+def whole(
+    rows: pd.DataFrame, asked: Asked, notes: Notes, files: Sequence[Path], place: Path | None
+) -> pd.DataFrame:
+    """The rollouts of all files. A batch that was logged twice counts once, and evaluations are
+    left out."""
     rows = _once(rows, notes)
     evaluated = _evaluated(place)
     if evaluated:
@@ -122,7 +145,10 @@ def _once(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     scores = [name for name in rows.columns if name.startswith(_SCORE)]
     before, kept = None, []
     for file, part in rows.groupby("file", sort=False):
-        content = part["prompt"].tolist(), part[["same", *scores]].to_numpy(dtype=np.float64, na_value=np.nan).tobytes()
+        content = (
+            part["prompt"].tolist(),
+            part[["same", *scores]].to_numpy(dtype=np.float64, na_value=np.nan).tobytes(),
+        )
         if content == before and part["same"].notna().all():
             notes["row logged again at a step that generated nothing"] += len(part)
         else:
@@ -148,7 +174,8 @@ def _evaluated(place: Path | None) -> set[int]:
 
 
 def _regular(rows: pd.DataFrame, files: int) -> int:
-    """The rows of prompts that occur in exactly every k-th file, k > 1, from start to end, as those of evaluations do.
+    """The rows of prompts that occur in exactly every k-th file, k > 1, from start to end, as those
+    of evaluations do.
 
     0 if most prompts do, or only one.
     """
@@ -168,7 +195,9 @@ def _regular(rows: pd.DataFrame, files: int) -> int:
 
 def _scored(rows: pd.DataFrame, asked: Asked, notes: Notes) -> pd.DataFrame:
     """The rows with the total reward, and with success if a reward function measures it."""
-    scores = {name.removeprefix(_SCORE): rows[name] for name in rows.columns if name.startswith(_SCORE)}
+    scores = {
+        name.removeprefix(_SCORE): rows[name] for name in rows.columns if name.startswith(_SCORE)
+    }
     frame = pd.DataFrame(scores, index=rows.index)
     weights = asked.weights("") if asked.reward is not None else dict.fromkeys(scores, 1.0)
     if asked.reward is None and len(weights) > 1:
@@ -193,13 +222,16 @@ def _explained(scores: pd.DataFrame, rows: pd.DataFrame, notes: Notes) -> dict[s
                 if not _against(weighted(scores, dict.fromkeys(names, 1.0)), rows):
                     others = printable(", ".join(name for name in every if name not in names))
                     notes.doubt(
-                        f"reward taken as {printable(', '.join(names))}, whose order the advantages follow, and not "
-                        f"{others}. If these were rewards, give the weights as --reward NAME=WEIGHT (reward=)",
+                        f"reward taken as {printable(', '.join(names))}, whose order the "
+                        "advantages follow, and not "
+                        f"{others}. If these were rewards, give the weights as --reward "
+                        "NAME=WEIGHT (reward=)",
                         1,
                     )
                     return dict.fromkeys(names, 1.0)
         notes.doubt(
-            "group whose advantages do not follow that sum: give the run's weights as --reward NAME=WEIGHT (reward=)",
+            "group whose advantages do not follow that sum: give the run's weights as --reward "
+            "NAME=WEIGHT (reward=)",
             wrong,
         )
     notes.doubt(f"reward taken as the sum of {printable(', '.join(every))}, each with weight 1", 1)
@@ -214,5 +246,7 @@ def _against(rewards_R: FloatArray, rows: pd.DataFrame) -> int:
     more_R, up_R = np.diff(rewards_R[order]), np.diff(advantages_R[order])
     same_R = group_R[order][1:] == group_R[order][:-1]
     clearly = 0.01 * (np.nanmax(rewards_R, initial=0.0) - np.nanmin(rewards_R, initial=0.0))
-    wrong_R = same_R & np.where(more_R > 1e-6, (up_R < -1e-4) | ((more_R > clearly) & (up_R < 1e-6)), up_R > 1e-4)
+    wrong_R = same_R & np.where(
+        more_R > 1e-6, (up_R < -1e-4) | ((more_R > clearly) & (up_R < 1e-6)), up_R > 1e-4
+    )
     return len(np.unique(group_R[order][1:][wrong_R]))

@@ -13,10 +13,12 @@ _CONSTANT = 10  # steps in a row with one score only
 
 
 def constant_scores(step_R: ArrayLike, scores: Mapping[str, ArrayLike]) -> list[str]:
-    """A line for each reward function that became constant: a verifier that died, or prompts that are all solved.
+    """A line for each reward function that became constant: a verifier that died, or prompts that
+    are all solved.
 
-    A function became constant if every score of its last 10 steps or more is the same, and at least half of its steps
-    before had another score. A penalty that is rarely incurred is therefore left out.
+    A function became constant if every score of its last 10 steps or more is the same, and at least
+    half of its steps before had another score. A penalty that is rarely incurred is therefore left
+    out.
 
     Args:
         step_R: The step of each rollout.
@@ -38,7 +40,8 @@ def constant_scores(step_R: ArrayLike, scores: Mapping[str, ArrayLike]) -> list[
         start = int(np.flatnonzero(other_S).max(initial=-1)) + 1
         if len(step_S) - start >= _CONSTANT and 0 < start <= 2 * other_S.sum():
             lines.append(
-                f"The reward function {name} varied, and is {value:g} for every rollout since step {step_S[start]}: "
+                f"The reward function {name} varied, and is {value:g} for every rollout since step "
+                f"{step_S[start]}: "
                 "check what computes it."
             )
     return lines

@@ -1,4 +1,5 @@
-"""Files of rows as frames: JSON lines, CSV, parquet, Arrow and tables of W&B; text may be packed (gzip, zstd)."""
+"""Files of rows as frames: JSON lines, CSV, parquet, Arrow and tables of W&B; text may be packed
+(gzip, zstd)."""
 
 import csv
 import json
@@ -20,7 +21,8 @@ _HEAD, _ROWS = 64, 32_768  # rows of the first part, which tells the kind of log
 
 
 def parts(path: Path, notes: Notes) -> Iterator[pd.DataFrame]:
-    """The rows of a file, some thousand at a time, as they are written: cells are objects or numbers.
+    """The rows of a file, some thousand at a time, as they are written: cells are objects or
+    numbers.
 
     Args:
         path: The file.
@@ -53,7 +55,11 @@ def batch_frame(batch: Any) -> pd.DataFrame:
 def _column(values: Any) -> Any:
     pa = imported("pyarrow", "Reading parquet and Arrow files", "logs")
     if pa.types.is_floating(values.type) and not pa.types.is_float16(values.type):
-        return values.to_numpy(zero_copy_only=False) if hasattr(values, "offset") else values.to_numpy()
+        return (
+            values.to_numpy(zero_copy_only=False)
+            if hasattr(values, "offset")
+            else values.to_numpy()
+        )
     return pd.Series(values.to_pylist(), dtype=object)
 
 
@@ -75,7 +81,9 @@ def _csv(every: Iterator[bytes], notes: Notes) -> Iterator[pd.DataFrame]:
     if not names or "\0" in header:
         return
     _check_names(names)
-    rows = csv.reader((line.decode("utf-8", errors="replace") for line in every), delimiter=separator)
+    rows = csv.reader(
+        (line.decode("utf-8", errors="replace") for line in every), delimiter=separator
+    )
     empty = pd.DataFrame(columns=names, dtype=object)
     for held in chain(_batches(_whole(rows, len(names), notes)), [[]]):
         part = pd.DataFrame(held, columns=names, dtype=object) if held else empty
@@ -113,8 +121,11 @@ def _arrow(path: Path, notes: Notes) -> Iterator[pd.DataFrame]:
     try:
         with pa.OSFile(str(path)) as source:
             packed = path.suffix == ".parquet"
-            for batch in parquet.ParquetFile(source).iter_batches(_ROWS) if packed else _ipc(pa, source):
-                batch.validate(full=True)  # the offsets of a damaged batch may point anywhere in memory
+            for batch in (
+                parquet.ParquetFile(source).iter_batches(_ROWS) if packed else _ipc(pa, source)
+            ):
+                # the offsets of a damaged batch may point anywhere in memory
+                batch.validate(full=True)
                 yield batch_frame(batch)
     except InputError:
         raise
@@ -149,4 +160,6 @@ def _wandb(path: Path, notes: Notes) -> Iterator[pd.DataFrame]:
 def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"The log has the column {name!r} twice, in {listed(names)}: rename one of them.")
+            raise InputError(
+                f"The log has the column {name!r} twice, in {listed(names)}: rename one of them."
+            )

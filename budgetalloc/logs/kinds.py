@@ -1,8 +1,10 @@
-"""The eight kinds of logs: each is a function from the rows of a file to rollouts, found by the file's columns.
+"""The eight kinds of logs: each is a function from the rows of a file to rollouts, found by the
+file's columns.
 
-A new kind is a row of `KINDS`: `fits` says whether the first rows of a file are of this kind, `rows` gives a frame with
-the columns step, prompt and reward, and if known text, success, length, predicted, cost and domain. If a step follows
-from other rows, as after a resume, `whole` takes the rows of all files together.
+A new kind is a row of `KINDS`: `fits` says whether the first rows of a file are of this kind,
+`rows` gives a frame with the columns step, prompt and reward, and if known text, success, length,
+predicted, cost and domain. If a step follows from other rows, as after a resume, `whole` takes the
+rows of all files together.
 """
 
 import contextlib
@@ -27,7 +29,8 @@ _LEDGER = {"step", "id", "reward", "length", "predicted", "count"}
 _MARKS = {"resumed", "reward_range"}  # a line with one of these keys is not a rollout
 _RANGE = ("low", "high")
 _SECOND_RUN = (
-    "row of an earlier run in the same file, left out because a later run began anew (use a ledger for each run)"
+    "row of an earlier run in the same file, left out because a later run began anew "
+    "(use a ledger for each run)"
 )
 _Whole = Callable[[pd.DataFrame, Asked, Notes, Sequence[Path], Path | None], pd.DataFrame]
 
@@ -54,15 +57,19 @@ def _any(frame: pd.DataFrame, fits: Callable[[dict[str, Any]], bool]) -> bool:
 
 
 def _is_ledger(frame: pd.DataFrame, path: Path, asked: Asked) -> bool:
-    return set(frame.columns) >= _LEDGER or (len(frame.columns) > 0 and set(frame.columns) <= _MARKS)
+    return set(frame.columns) >= _LEDGER or (
+        len(frame.columns) > 0 and set(frame.columns) <= _MARKS
+    )
 
 
 def _ledger_rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.DataFrame:
-    """The rows of budgetalloc's own ledger, those that resume and those that give a range among them."""
+    """The rows of budgetalloc's own ledger, those that resume and those that give a range among
+    them."""
     for argument, own in (("reward", asked.reward), ("success", asked.success)):
         if own not in (None, argument):
             raise InputError(
-                f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. Leave out {argument}=."
+                f"{argument}={own!r}: {path} is a ledger, which has one reward and one success. "
+                f"Leave out {argument}=."
             )
     for name in frame.columns:
         if name not in {*_LEDGER, *_MARKS, "success", "cost", "decision"}:
@@ -78,9 +85,12 @@ def _ledger_rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) ->
             out[name] = frame[name]
     out["stated"] = _stated(frame["success"]) if "success" in frame else False
     trainer_R, _ = numbers(frame["step"])
-    odd_R = (trainer_R != np.floor(trainer_R)) | ~frame["length"].map(lambda x: isinstance(x, (int, float)) and x == x)
+    odd_R = (trainer_R != np.floor(trainer_R)) | ~frame["length"].map(
+        lambda x: isinstance(x, (int, float)) and x == x
+    )
     odd_R |= frame["step"].map(lambda x: isinstance(x, bool)) | ~frame["id"].map(is_id)
-    out["step"] = out["step"].astype(object).mask(odd_R, "no row")  # counted as broken, unless it is a mark
+    # counted as broken, unless it is a mark
+    out["step"] = out["step"].astype(object).mask(odd_R, "no row")
     out["prompt"] = out["prompt"].astype(object).mask(odd_R, "no row")
     out["trainer_step"] = trainer_R
     out = out.assign(resumed=np.nan, low=np.nan, high=np.nan)
@@ -104,8 +114,11 @@ def _stated(cells: pd.Series) -> Bools:
 def _ledger_whole(
     rows: pd.DataFrame, asked: Asked, notes: Notes, files: Sequence[Path], place: Path | None
 ) -> pd.DataFrame:
-    """The rows that count: a line that resumes from a step voids the rows before it of this and of later steps."""
-    resumed_R, trainer_R, low_R = (rows[name].to_numpy(dtype=np.float64) for name in ("resumed", "trainer_step", "low"))
+    """The rows that count: a line that resumes from a step voids the rows before it of this and of
+    later steps."""
+    resumed_R, trainer_R, low_R = (
+        rows[name].to_numpy(dtype=np.float64) for name in ("resumed", "trainer_step", "low")
+    )
     is_row_R = np.isnan(resumed_R) & np.isnan(low_R)
     limit_R = np.minimum.accumulate(np.where(np.isnan(resumed_R), np.inf, resumed_R)[::-1])[::-1]
     void_R = is_row_R & (trainer_R >= limit_R)
@@ -113,12 +126,15 @@ def _ledger_whole(
     notes.doubt(_SECOND_RUN, int((void_R & (limit_R <= start)).sum()))
     notes.note("row voided by a resume", int((void_R & (limit_R > start)).sum()))
     ranges = rows.loc[~np.isnan(low_R), list(_RANGE)]
-    if "success" in rows or len(ranges.drop_duplicates()) > 1:  # otherwise it follows from the reward and the range
+    # otherwise it follows from the reward and the range
+    if "success" in rows or len(ranges.drop_duplicates()) > 1:
         reward_R = rows["reward"].to_numpy()
         low_R, high_R = (rows[name].ffill().to_numpy() for name in _RANGE)
         mapped_R = np.clip(to_unit(reward_R, (low_R, high_R)), 0.0, 1.0)  # a range for each
         mapped_R = np.where(np.isnan(low_R), to_unit(reward_R, (0.0, 1.0)), mapped_R)
-        rows = rows.assign(success=np.where(rows["stated"].astype(bool), rows.get("success", np.nan), mapped_R))
+        rows = rows.assign(
+            success=np.where(rows["stated"].astype(bool), rows.get("success", np.nan), mapped_R)
+        )
     rows = rows[is_row_R & ~void_R].drop(columns=["resumed", "stated", *_RANGE])
     if (rows["trainer_step"] == rows["step"]).all():
         rows = rows.drop(columns="trainer_step")
@@ -127,7 +143,8 @@ def _ledger_whole(
 
 
 def _verl_rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.DataFrame:
-    """The rollouts that verl dumps with `trainer.rollout_data_dir`: a file 7.jsonl for step 7. Prompts are hashed."""
+    """The rollouts that verl dumps with `trainer.rollout_data_dir`: a file 7.jsonl for step 7.
+    Prompts are hashed."""
     number = int(path.stem) if path.stem.isdecimal() else 0
     weights = asked.weights("score")
     for name in weights:
@@ -137,13 +154,29 @@ def _verl_rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> p
     out = pd.DataFrame({"reward": weighted(scores, weights)}, index=frame.index)
     out["reward"] = out["reward"].astype(object).mask(np.any(bad, axis=0), "not a number")
     out["text"] = frame["input"]
-    out["prompt"] = hashed(frame["input"].tolist()) if asked.prompt is None else there(frame, "prompt", asked.prompt)
-    out["step"] = there(frame, "step", asked.step or "step") if asked.step or "step" in frame else number
+    out["prompt"] = (
+        hashed(frame["input"].tolist())
+        if asked.prompt is None
+        else there(frame, "prompt", asked.prompt)
+    )
+    out["step"] = (
+        there(frame, "step", asked.step or "step") if asked.step or "step" in frame else number
+    )
     out["step"] = out["step"].where(out["step"].notna(), number)
     for name, column in (("success", asked.success), ("length", asked.length)):
         if column is not None:
             out[name] = there(frame, name, column)
-    used = {"input", "output", "gts", "score", "step", *weights, asked.prompt, asked.success, asked.length}
+    used = {
+        "input",
+        "output",
+        "gts",
+        "score",
+        "step",
+        *weights,
+        asked.prompt,
+        asked.success,
+        asked.length,
+    }
     for name in frame.columns:
         if name not in used:
             notes.unknown(name, len(frame))
@@ -159,7 +192,9 @@ def _is_prime_rl(frame: pd.DataFrame, path: Path, asked: Asked) -> bool:
     return by_trainer and _any(frame, environments.is_trace)
 
 
-def _records_fit(fits: Callable[[dict[str, Any]], bool]) -> Callable[[pd.DataFrame, Path, Asked], bool]:
+def _records_fit(
+    fits: Callable[[dict[str, Any]], bool],
+) -> Callable[[pd.DataFrame, Path, Asked], bool]:
     return lambda frame, path, asked: _any(frame, fits)
 
 

@@ -10,7 +10,15 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.rewards import check_range, to_unit
-from budgetalloc.errors import InputError, check_choice, check_number, check_type, imported, printable, shown
+from budgetalloc.errors import (
+    InputError,
+    check_choice,
+    check_number,
+    check_type,
+    imported,
+    printable,
+    shown,
+)
 from budgetalloc.logs.records import Notes, number_column
 
 if TYPE_CHECKING:
@@ -28,12 +36,14 @@ _NUMBERS = ("step", "reward", "success", "length", "predicted", "cost")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ledger:
-    """The rollouts of a run: a pandas frame with one row for each rollout, in the order of the steps.
+    """The rollouts of a run: a pandas frame with one row for each rollout, in the order of the
+    steps.
 
-    The columns are `step` (of the policy), `prompt` (an int or str), `reward` (in the log's own units), `success` (in
-    [0, 1], unless rewards lie outside and their range is unknown), `length` (tokens), `predicted` (the success rate
-    that was predicted before the step), `cost` and `domain`. Unknown values are NaN. The rollouts of a prompt in one
-    step are a group. A log in which a step of the trainer has several decisions has `trainer_step` too.
+    The columns are `step` (of the policy), `prompt` (an int or str), `reward` (in the log's own
+    units), `success` (in [0, 1], unless rewards lie outside and their range is unknown), `length`
+    (tokens), `predicted` (the success rate that was predicted before the step), `cost` and
+    `domain`. Unknown values are NaN. The rollouts of a prompt in one step are a group. A log in
+    which a step of the trainer has several decisions has `trainer_step` too.
 
     `Ledger.read` reads a log, and `Ledger.of_frame` takes a frame.
     """
@@ -63,27 +73,33 @@ class Ledger:
         reward_range: tuple[float, float] | None = None,
         kind: str | None = None,
     ) -> "Ledger":
-        """Reads a finished run in any supported format, such as a ledger, TRL's completions or a CSV file.
+        """Reads a finished run in any supported format, such as a ledger, TRL's completions or a
+        CSV file.
 
-        You need no argument if the columns have usual names. In any other table, name the columns of steps, prompts
-        and rewards. Steps that a resumed run repeated are read once. One logged warning lists what was left out or
-        assumed. Ten million rollouts need some gigabytes of memory.
+        You need no argument if the columns have usual names. In any other table, name the columns
+        of steps, prompts and rewards. Steps that a resumed run repeated are read once. One logged
+        warning lists what was left out or assumed. Ten million rollouts need some gigabytes of
+        memory.
 
         Args:
             source: A file, a folder that holds one log, or a `datasets.Dataset`.
             step: The column of steps.
-            prompt: The column that names prompts, or several columns, separated by commas. Default: 'prompt_id' and
-                similar names, else a hash of the prompt's text as the TRL callback computes it.
-            reward: The column of the reward, or the weights of several columns, whose weighted sum is the reward.
-            success: The column of success in [0, 1], such as the name of a reward function. Default: a ledger's own
-                success; of several reward functions of TRL those that gave 0 and 1 only; else the reward.
+            prompt: The column that names prompts, or several columns, separated by commas. Default:
+                'prompt_id' and similar names, else a hash of the prompt's text as the TRL callback
+                computes it.
+            reward: The column of the reward, or the weights of several columns, whose weighted sum
+                is the reward.
+            success: The column of success in [0, 1], such as the name of a reward function.
+                Default: a ledger's own success; of several reward functions of TRL those that gave
+                0 and 1 only; else the reward.
             length: The column of lengths in tokens.
-            reward_range: Lowest and highest reward, mapped to 0 and 1. Default: rewards are unchanged.
+            reward_range: Lowest and highest reward, mapped to 0 and 1. Default: rewards are
+                unchanged.
             kind: The kind of log, one of `KINDS`. Default: the columns tell it.
 
         Raises:
-            InputError: there is no log, there are several (the text lists them), or the columns are not known (the text
-                lists them).
+            InputError: there is no log, there are several (the text lists them), or the columns are
+                not known (the text lists them).
             UnsupportedError: pandas or pyarrow is not installed.
 
         >>> import tempfile
@@ -105,7 +121,9 @@ class Ledger:
         )
         if ledger.notes:
             said = "; ".join(f"{text}: {count}" for text, count in ledger.notes.items())
-            _log.warning("%s", printable(f"{ledger.path or type(source).__name__} ({ledger.kind}): {said}"))
+            _log.warning(
+                "%s", printable(f"{ledger.path or type(source).__name__} ({ledger.kind}): {said}")
+            )
         return ledger
 
     @classmethod
@@ -122,11 +140,11 @@ class Ledger:
         """A ledger from a frame of your own, one row for each rollout.
 
         Args:
-            frame: Columns of steps, prompts (an int or str each) and rewards, and any other of the ledger's columns.
-                Other columns are left out.
+            frame: Columns of steps, prompts (an int or str each) and rewards, and any other of the
+                ledger's columns. Other columns are left out.
             step, prompt, reward, length: The names of these columns.
-            reward_range: Lowest and highest reward. Without a column `success`, the rewards mapped by this range are
-                the success.
+            reward_range: Lowest and highest reward. Without a column `success`, the rewards mapped
+                by this range are the success.
 
         Raises:
             InputError: a column is missing, or it holds other values.
@@ -140,14 +158,23 @@ class Ledger:
         check_type("frame", frame, pd.DataFrame, "a pandas frame with a row for each rollout")
         for argument, name in (("step", step), ("prompt", prompt), ("reward", reward)):
             if name not in frame.columns:
-                raise InputError(f"{argument}={name!r}: the frame has no such column, it has {list(frame.columns)}.")
+                raise InputError(
+                    f"{argument}={name!r}: the frame has no such column, it has "
+                    f"{list(frame.columns)}."
+                )
         names = {step: "step", prompt: "prompt", reward: "reward", length: "length"}
         rows = frame.rename(columns=names)[
-            [name for name in (*COLUMNS, "trainer_step") if name in {names.get(x, x) for x in frame.columns}]
+            [
+                name
+                for name in (*COLUMNS, "trainer_step")
+                if name in {names.get(x, x) for x in frame.columns}
+            ]
         ]
         ids = check_ids(rows["prompt"].tolist(), "prompt")
         columns = {
-            name: number_column(name, rows[name].to_numpy(), len(rows)) for name in _NUMBERS if name in rows.columns
+            name: number_column(name, rows[name].to_numpy(), len(rows))
+            for name in _NUMBERS
+            if name in rows.columns
         }
         wrong = columns["step"][columns["step"] != np.floor(columns["step"])]
         if len(wrong):
@@ -187,7 +214,12 @@ def read_log(
 
     if kind is not None:
         check_choice("kind", kind, (*KINDS, "counts", "dataset"))
-    for name, value in (("step", step), ("prompt", prompt), ("success", success), ("length", length)):
+    for name, value in (
+        ("step", step),
+        ("prompt", prompt),
+        ("success", success),
+        ("length", length),
+    ):
         if value is not None and not isinstance(value, str):
             raise InputError(f"{name}={shown(value)}: give the name of a column.")
     asked = Asked(step, prompt, _weights(reward), success, length)
@@ -211,9 +243,13 @@ def _normal(rows: Any) -> Any:
 
 def _weights(reward: Any) -> Any:
     if isinstance(reward, Mapping) and reward and all(isinstance(x, str) for x in reward):
-        return {name: check_number(f"reward[{name!r}]", x, -np.inf, np.inf) for name, x in reward.items()}
+        return {
+            name: check_number(f"reward[{name!r}]", x, -np.inf, np.inf)
+            for name, x in reward.items()
+        }
     if reward is None or isinstance(reward, str):
         return reward
     raise InputError(
-        f"reward={reward!r}: give the name of a column, or a weight for each of several, as {{name: 1.0}}."
+        f"reward={reward!r}: give the name of a column, or a weight for each of several, as "
+        f"{{name: 1.0}}."
     )

@@ -24,8 +24,8 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
 
     Args:
         path: The value of `ledger=`.
-        writes: Whether this process writes the ledger. If so, the folder is made and the file is opened for a test. A
-            new file is removed again.
+        writes: Whether this process writes the ledger. If so, the folder is made and the file is
+            opened for a test. A new file is removed again.
 
     >>> check_ledger(5)
     Traceback (most recent call last):
@@ -33,7 +33,9 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
     """
     if path is None:
         return
-    check_type("ledger", path, (str, os.PathLike), 'the path of a file such as "run/ledger.jsonl", or None')
+    check_type(
+        "ledger", path, (str, os.PathLike), 'the path of a file such as "run/ledger.jsonl", or None'
+    )
     if not writes:
         return
     try:
@@ -45,18 +47,21 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
         file.open("ab").close()
         if not known:
             file.unlink()
-    except (OSError, ValueError, TypeError) as error:  # ValueError: a null character; TypeError: a path of bytes
+    # ValueError: a null character; TypeError: a path of bytes
+    except (OSError, ValueError, TypeError) as error:
         raise InputError(
-            f"ledger={shown(os.fspath(path))} cannot be written, {error}: give the path of a file in a folder that can "
+            f"ledger={shown(os.fspath(path))} cannot be written, {error}: give the path of a file "
+            "in a folder that can "
             "be written to."
         ) from error
 
 
 class LedgerWriter:
-    """Appends rollouts to a JSON-lines file, one line each. Appended rollouts survive a kill of the process.
+    """Appends rollouts to a JSON-lines file, one line each. Appended rollouts survive a kill of the
+    process.
 
-    A resumed run repeats the steps since its checkpoint. `resume` marks where it starts, and `Ledger.read` then takes
-    each step once. No rows are deleted.
+    A resumed run repeats the steps since its checkpoint. `resume` marks where it starts, and
+    `Ledger.read` then takes each step once. No rows are deleted.
 
     Args:
         path: The file. The writer appends to it if it exists.
@@ -82,10 +87,12 @@ class LedgerWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._range: tuple[float, float] | None = None  # the last range in the file, as far as this writer knows
+        # the last range in the file, as far as this writer knows
+        self._range: tuple[float, float] | None = None
         if self.path.exists() and not self.path.is_file():
             raise InputError(
-                f"path={str(path)!r} is not a regular file: give the path of a file, because a ledger is read again "
+                f"path={str(path)!r} is not a regular file: give the path of a file, because a "
+                "ledger is read again "
                 "after a resume."
             )
         if self.path.exists() and self.path.stat().st_size:
@@ -118,18 +125,25 @@ class LedgerWriter:
             lengths_R: Tokens, -1 where unknown, shape (R,).
             predicted_R: Predicted success rate before the step, NaN for none, shape (R,).
             counts_R: Rollouts of the prompt in the step, shape (R,).
-            success_R: Success in [0, 1] that the belief learned, NaN where there was none, shape (R,). Default: rows
-                state no success, and readers map the reward by `reward_range` and clip it.
-            decision: The policy's step. Default: `step`. An optimizer step may hold several decisions.
-            reward_range: Lowest and highest reward in this step. Every change of the range is a line in the file.
-            costs_R: Cost in the unit of `cost=`, NaN where unknown, shape (R,). Default: rows state no cost.
+            success_R: Success in [0, 1] that the belief learned, NaN where there was none, shape
+                (R,). Default: rows state no success, and readers map the reward by `reward_range`
+                and clip it.
+            decision: The policy's step. Default: `step`. An optimizer step may hold several
+                decisions.
+            reward_range: Lowest and highest reward in this step. Every change of the range is a
+                line in the file.
+            costs_R: Cost in the unit of `cost=`, NaN where unknown, shape (R,). Default: rows state
+                no cost.
 
         Raises:
             InputError: an argument has the wrong type or length.
-            OSError: the disk is full or the file cannot be written. The file then holds nothing of this step.
+            OSError: the disk is full or the file cannot be written. The file then holds nothing of
+                this step.
         """
         step = check_integer("step", step, -LARGEST, LARGEST)
-        decision = step if decision is None else check_integer("decision", decision, -LARGEST, LARGEST)
+        decision = (
+            step if decision is None else check_integer("decision", decision, -LARGEST, LARGEST)
+        )
         reward_range = None if reward_range is None else check_range(reward_range)
         names = check_ids(ids_R, "ids_R")
         rows = len(names)
@@ -145,7 +159,10 @@ class LedgerWriter:
             columns["cost"] = _no_nan(np.round(number_column("costs_R", costs_R, rows), 6))
         more = {} if decision == step else {"decision": decision}
         text = "".join(
-            json.dumps({"step": step, "id": name, **dict(zip(columns, values, strict=True)), **more}) + "\n"
+            json.dumps(
+                {"step": step, "id": name, **dict(zip(columns, values, strict=True)), **more}
+            )
+            + "\n"
             for name, *values in zip(names, *columns.values(), strict=True)
         )
         if reward_range is not None and reward_range != self._range:
@@ -154,21 +171,25 @@ class LedgerWriter:
         self._range = reward_range or self._range
 
     def resume(self, step: int) -> None:
-        """Marks that the run continues from this step. Readers leave out earlier rows of this step and of later ones.
+        """Marks that the run continues from this step. Readers leave out earlier rows of this step
+        and of later ones.
 
-        A run that starts at step 0 in the file of an older run calls this too, and voids all rows of the older run.
+        A run that starts at step 0 in the file of an older run calls this too, and voids all rows
+        of the older run.
         """
         step = check_integer("step", step, -LARGEST, LARGEST)
         if self.path.exists() and self.path.stat().st_size:
             self._write(json.dumps({"resumed": step}) + "\n")
 
     def _write(self, text: str) -> None:
-        # The file is opened for appending without a buffer: the kernel has the bytes when the call returns.
+        # The file is opened for appending without a buffer: the kernel has the bytes when the call
+        # returns.
         left = text.encode()
         parts: list[tuple[int, int]] = []  # start and size of each part that this call has written
         with self.path.open("ab", buffering=0) as file:
             try:
-                while left:  # on a full disk, the first write may silently be partial, and the next one raises
+                # on a full disk, the first write may silently be partial, and the next one raises
+                while left:
                     size = file.write(left)
                     parts.append((file.tell() - size, size))
                     left = left[size:]
@@ -177,14 +198,16 @@ class LedgerWriter:
                 if isinstance(error, OSError):
                     raise OSError(
                         error.errno,
-                        f"{error.strerror}: the ledger holds all earlier steps completely, and nothing of this step. "
+                        f"{error.strerror}: the ledger holds all earlier steps completely, and "
+                        "nothing of this step. "
                         "Free some space and resume from the last checkpoint",
                         str(self.path),
                     ) from error
                 raise
 
     def _take_back(self, parts: list[tuple[int, int]]) -> None:
-        """Truncates the parts at the end of the file, and blanks out those before another writer's data."""
+        """Truncates the parts at the end of the file, and blanks out those before another writer's
+        data."""
         with self.path.open("r+b", buffering=0) as file:
             for start, size in reversed(parts):
                 if file.seek(0, os.SEEK_END) == start + size:

@@ -1,4 +1,5 @@
-"""Seconds and held-out evaluations of a run, in a small file next to its ledger: a line per step or evaluation."""
+"""Seconds and held-out evaluations of a run, in a small file next to its ledger: a line per step or
+evaluation."""
 
 import json
 import os
@@ -32,7 +33,11 @@ class ProgressWriter:
     """
 
     def __init__(
-        self, ledger: str | os.PathLike[str], first_step: int, *, clock: Callable[[], float] = time.monotonic
+        self,
+        ledger: str | os.PathLike[str],
+        first_step: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path_next_to(ledger, ".progress")
         self._clock, self._last = clock, clock()
@@ -47,7 +52,9 @@ class ProgressWriter:
             decision: The policy's step.
         """
         now = self._clock()
-        self._write({"step": step, "decision": decision, "seconds": round(max(now - self._last, 0.0), 3)})
+        self._write(
+            {"step": step, "decision": decision, "seconds": round(max(now - self._last, 0.0), 3)}
+        )
         self._last = now
 
     def held_out(self, step: int, decisions: int, reward: float, took: float = 0.0) -> None:
@@ -87,7 +94,10 @@ def read_progress(ledger: str | os.PathLike[str]) -> Progress:
                 steps = {at: x for at, x in steps.items() if x[0] < first}
                 evaluations = {at: x for at, x in evaluations.items() if x[0] <= first}
                 continue
-            at, into = as_integer(record["decision"]), evaluations if "held_out" in record else steps
+            at, into = (
+                as_integer(record["decision"]),
+                evaluations if "held_out" in record else steps,
+            )
             value = as_number(record["held_out"] if "held_out" in record else record["seconds"])
             into[at] = as_integer(record["step"]), value
         except FAULTS:

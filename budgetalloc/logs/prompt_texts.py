@@ -9,7 +9,15 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.logs.records import FAULTS, as_id, parsed
 
-__all__ = ["LONGEST", "TextsWriter", "append_text", "path_next_to", "prompt_text", "read_records", "read_texts"]
+__all__ = [
+    "LONGEST",
+    "TextsWriter",
+    "append_text",
+    "path_next_to",
+    "prompt_text",
+    "read_records",
+    "read_texts",
+]
 
 LONGEST = 200  # characters of a text
 _MOST = 1 << 28  # bytes of a file that is read
@@ -37,13 +45,15 @@ def path_next_to(ledger: str | os.PathLike[str], ending: str = ".prompts") -> Pa
 
 
 def append_text(path: Path, text: str) -> None:
-    """Appends whole lines to a file, after the end of a line that was cut off when the process was killed."""
+    """Appends whole lines to a file, after the end of a line that was cut off when the process was
+    killed."""
     with path.open("ab") as file:
         file.write((("\n" if file.tell() else "") + text).encode())
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The JSON records of a small file, without broken lines; none if there is no file, or a very large one."""
+    """The JSON records of a small file, without broken lines; none if there is no file, or a very
+    large one."""
     if not path.is_file() or path.stat().st_size > _MOST:
         return []
     return parsed(path.read_bytes().splitlines())[0]
@@ -53,19 +63,24 @@ class TextsWriter:
     """Appends the text of each prompt at its first visit.
 
     Args:
-        ledger: The ledger's path. Texts that an earlier run of this ledger wrote are not written again.
+        ledger: The ledger's path. Texts that an earlier run of this ledger wrote are not written
+            again.
     """
 
     def __init__(self, ledger: str | os.PathLike[str]) -> None:
         self.path = path_next_to(ledger)
         self._known: set[Id] = set(read_texts(ledger))
 
-    def add(self, ids_R: Iterable[Id], texts_of: Callable[[Sequence[Id]], Mapping[Id, str]]) -> None:
+    def add(
+        self, ids_R: Iterable[Id], texts_of: Callable[[Sequence[Id]], Mapping[Id, str]]
+    ) -> None:
         """Adds the prompts that are new. `texts_of` is called with the new ones only."""
         new = [name for name in dict.fromkeys(ids_R) if name not in self._known]
         self._known.update(new)
         texts = texts_of(new) if new else {}
-        lines = "".join(json.dumps({"id": name, "text": text[:LONGEST]}) + "\n" for name, text in texts.items())
+        lines = "".join(
+            json.dumps({"id": name, "text": text[:LONGEST]}) + "\n" for name, text in texts.items()
+        )
         if lines:
             append_text(self.path, lines)
 

@@ -51,7 +51,8 @@ class Notes(Counter[str]):
         self.doubts: list[str] = []
         """The notes about ambiguous content of the log. A report shows them first."""
         self.missing = (0, 0)
-        """Steps of the run that the log lacks, and the steps of the run; zeros where that is not known."""
+        """Steps of the run that the log lacks, and the steps of the run; zeros where that is not
+        known."""
 
     def note(self, text: str, count: int) -> None:
         """Adds to a note, unless `count` is 0."""
@@ -84,7 +85,8 @@ def lines(path: Path, notes: Notes) -> Iterator[bytes]:
         raw.seek(0)
         if start == _LFS:
             raise InputError(
-                f"{path} is a pointer of Git LFS, not the file itself: run `git lfs pull` in its repository."
+                f"{path} is a pointer of Git LFS, not the file itself: run `git lfs pull` in its "
+                "repository."
             )
         file = cast(IO[bytes], raw)
         if start[:2] == b"\x1f\x8b":
@@ -106,7 +108,9 @@ def first(path: Path, count: int = 20) -> list[Record]:
 def parsed(lines: list[bytes]) -> tuple[list[Record], int]:
     """The records in these lines, and how many lines hold none. Blank lines do not count."""
     held = [line for line in lines if line.strip()]
-    try:  # all lines at once, which is faster; the number of results shows whether every line is one record
+    # all lines at once, which is faster; the number of results shows whether every line is one
+    # record
+    try:
         every = json.loads(b"[" + b",".join(held) + b"]")
         if len(every) == len(held) and all(type(x) is dict for x in every):
             return every, 0
@@ -123,7 +127,9 @@ def parsed(lines: list[bytes]) -> tuple[list[Record], int]:
     return single, len(held) - len(single)
 
 
-def number_column(name: str, values: Any, rows: int, what: str = "one number per rollout") -> FloatArray:
+def number_column(
+    name: str, values: Any, rows: int, what: str = "one number per rollout"
+) -> FloatArray:
     """A column of `rows` floats, None as NaN; raises `InputError` for anything else."""
     column = check_array(name, values, what, copy=False)
     if column.shape != (rows,):
@@ -133,7 +139,8 @@ def number_column(name: str, values: Any, rows: int, what: str = "one number per
 
 
 def integer_column(name: str, values: Any, rows: int) -> NDArray[np.int64]:
-    """A column of `rows` integers, none larger than `LARGEST`; raises `InputError` for anything else."""
+    """A column of `rows` integers, none larger than `LARGEST`; raises `InputError` for anything
+    else."""
     what = "one integer a rollout, -1 where a length is not known"
     column = number_column(name, values, rows, what)
     with np.errstate(invalid="ignore"):
@@ -151,23 +158,33 @@ def as_id(value: Any) -> Id:
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or value != int(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.integer, np.floating))
+        or value != int(value)
+    ):
         raise TypeError("no prompt id")
     return int(value)
 
 
 def as_integer(value: Any) -> int:
-    """A step, a length or a count from a log; raises `TypeError`, `ValueError` or `OverflowError` for others.
+    """A step, a length or a count from a log; raises `TypeError`, `ValueError` or `OverflowError`
+    for others.
 
     >>> as_integer(3), as_integer(3.0), as_integer("3")
     (3, 3, 3)
     """
     number = int(value)
-    if isinstance(value, bool) or abs(number) > LARGEST or (isinstance(value, float) and value != number):
+    if (
+        isinstance(value, bool)
+        or abs(number) > LARGEST
+        or (isinstance(value, float) and value != number)
+    ):
         raise ValueError("no integer")
     return number
 
 
 def as_number(value: Any) -> float:
-    """A number from a log, None as NaN; raises `TypeError`, `ValueError` or `OverflowError` for others."""
+    """A number from a log, None as NaN; raises `TypeError`, `ValueError` or `OverflowError` for
+    others."""
     return math.nan if value is None else float(value)

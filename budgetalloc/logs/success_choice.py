@@ -18,13 +18,15 @@ _ASK = "pass --success COLUMN (success= in Python)"
 def chosen_success(
     scores: Any, weights: Mapping[str, float], first_R: Any, notes: Notes, *, known: bool
 ) -> FloatArray | None:
-    """The success of each rollout, chosen at the log's first step as the callback chooses it; None: the total reward.
+    """The success of each rollout, chosen at the log's first step as the callback chooses it; None:
+    the total reward.
 
     Args:
         scores: A frame with the rewards of each function, NaN where it gave none.
         weights: The weight of each function.
         first_R: Which rollouts are of the first step, shape (R,).
-        notes: Receive the choice, and a doubt that asks for `success` if the rule may not fit the log.
+        notes: Receive the choice, and a doubt that asks for `success` if the rule may not fit the
+            log.
         known: Whether the weights are those of the run. Otherwise they were assumed to be equal.
 
     >>> import pandas as pd
@@ -43,7 +45,8 @@ def chosen_success(
     words = printable(" and ".join(f"{name}=1" for name in chosen))
     if not chosen:
         notes.doubt(
-            f"success is not known, because none of {printable(', '.join(names))} gave 0 and 1 only, so the total "
+            f"success is not known, because none of {printable(', '.join(names))} gave 0 and 1 "
+            "only, so the total "
             f"reward is used: {_ASK}",
             1,
         )
@@ -51,7 +54,9 @@ def chosen_success(
     if len(chosen) == 1:
         notes[f"success taken as {words}, the reward function whose values were 0 and 1 only"] = 1
     else:
-        why = "which have the largest weight" if known else "and the log does not have their weights"
+        why = (
+            "which have the largest weight" if known else "and the log does not have their weights"
+        )
         note = f"success taken as {words}, because all of them gave 0 and 1 only, {why}"
         if known:
             notes[note] = 1

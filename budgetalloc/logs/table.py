@@ -1,4 +1,5 @@
-"""Tables of any program: a row is a rollout or a group, and the columns are found by their names."""
+"""Tables of any program: a row is a rollout or a group, and the columns are found by their
+names."""
 
 import json
 import math
@@ -16,19 +17,57 @@ from budgetalloc.logs.cells import Asked, clean, hashed, numbers, there, weighte
 from budgetalloc.logs.frames import listed
 from budgetalloc.logs.records import FAULTS, Notes, as_id
 
-__all__ = ["ID", "REWARD", "ROLLOUTS", "STEP", "SUCCESSES", "Columns", "identify", "refused", "rows", "with_steps"]
+__all__ = [
+    "ID",
+    "REWARD",
+    "ROLLOUTS",
+    "STEP",
+    "SUCCESSES",
+    "Columns",
+    "identify",
+    "refused",
+    "rows",
+    "with_steps",
+]
 
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
 ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")
 _NUMBERED = ("id", "index")  # these may number prompts or rows
 _TEXT = ("prompt", "question", "problem", "input")
-SUCCESSES = ("successes", "num_correct", "n_correct", "correct", "passes", "passed", "solved", "success")
-ROLLOUTS = ("rollouts", "num_rollouts", "n_rollouts", "samples", "num_samples", "n_samples", "trials", "attempts", "n")
-_MANY = ("n", "samples", "attempts", "trials")  # these may count the rollouts of a row, or number the rollouts
+SUCCESSES = (
+    "successes",
+    "num_correct",
+    "n_correct",
+    "correct",
+    "passes",
+    "passed",
+    "solved",
+    "success",
+)
+ROLLOUTS = (
+    "rollouts",
+    "num_rollouts",
+    "n_rollouts",
+    "samples",
+    "num_samples",
+    "n_samples",
+    "trials",
+    "attempts",
+    "n",
+)
+# these may count the rollouts of a row, or number the rollouts
+_MANY = ("n", "samples", "attempts", "trials")
 REWARD = ("reward", "score", "correct", "passed", "success")
 _REWARDS = ("rewards", "scores")
-_LENGTH = ("length", "completion_length", "response_length", "completion_tokens", "output_tokens", "num_tokens")
+_LENGTH = (
+    "length",
+    "completion_length",
+    "response_length",
+    "completion_tokens",
+    "output_tokens",
+    "num_tokens",
+)
 _WIDE = re.compile(r"(reward|score)s?_?\d+")
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _ENOUGH = 8  # rows that allow an inference
@@ -45,7 +84,8 @@ class Columns:
         text: Whether `ids` is a column of texts.
         weights: Weights of `rewards`, if the reward is their sum.
         several: Whether a cell of the only column of `rewards` may hold several rewards.
-        numbered: A column 'id' or 'index' that is not used, because the texts of prompts identify them.
+        numbered: A column 'id' or 'index' that is not used, because the texts of prompts identify
+            them.
     """
 
     step: str | None
@@ -71,7 +111,11 @@ class Columns:
     @property
     def groups(self) -> bool:
         """Whether a row may have several rollouts."""
-        return self.successes is not None or self.several or (len(self.rewards) > 1 and not self.weights)
+        return (
+            self.successes is not None
+            or self.several
+            or (len(self.rewards) > 1 and not self.weights)
+        )
 
 
 def _plain(name: str) -> str:
@@ -109,7 +153,11 @@ def identify(frame: pd.DataFrame, asked: Asked) -> Columns | None:
         successes = rollouts = None
         if not rewards:
             single = one(REWARD) or one(_REWARDS)
-            rewards = (single,) if single is not None else tuple(x for x in names if _WIDE.fullmatch(_plain(x)))
+            rewards = (
+                (single,)
+                if single is not None
+                else tuple(x for x in names if _WIDE.fullmatch(_plain(x)))
+            )
     if not ids or not (rewards or successes):
         return None
     step = named("step", asked.step, STEP)
@@ -130,7 +178,8 @@ def identify(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     )
     if columns.success is not None and columns.groups:
         raise InputError(
-            f"success={columns.success!r}: a row of this log is a group, and a success column needs one row per "
+            f"success={columns.success!r}: a row of this log is a group, and a success column "
+            "needs one row per "
             "rollout. Leave out success=."
         )
     return columns
@@ -146,10 +195,12 @@ def _ids_asked(frame: pd.DataFrame, prompt: str | None) -> tuple[str, ...]:
 
 
 def _resolve(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
-    """The columns, where their names are ambiguous, by the first rows of the table. Each inference is a doubt."""
+    """The columns, where their names are ambiguous, by the first rows of the table. Each inference
+    is a doubt."""
     if columns.numbered is not None:
         notes.doubt(
-            f"prompts are named by column {columns.ids[0]!r}; prompt={columns.numbered!r} names them by column "
+            f"prompts are named by column {columns.ids[0]!r}; prompt={columns.numbered!r} names "
+            "them by column "
             f"{columns.numbered!r}",
             len(frame),
         )
@@ -162,7 +213,8 @@ def _resolve(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
     if _plain(columns.ids[0]) in _NUMBERED and not columns.groups and len(frame) >= _ENOUGH:
         alone = frame[columns.ids[0]].map(str).nunique() == len(frame)
         notes.doubt(
-            f"no value of the column {columns.ids[0]!r} comes twice in the first rows: does it number rows? Name "
+            f"no value of the column {columns.ids[0]!r} comes twice in the first rows: does it "
+            "number rows? Name "
             "the column of prompts with prompt=",
             len(frame) if alone else 0,
         )
@@ -170,28 +222,35 @@ def _resolve(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
 
 
 def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
-    """The columns, after a check whether one such as `n` counts rollouts or numbers them. Successes must be 0 or 1."""
+    """The columns, after a check whether one such as `n` counts rollouts or numbers them. Successes
+    must be 0 or 1."""
     passed, count = str(columns.successes), str(columns.rollouts)
     passed_G, n_G = numbers(frame[passed])[0], numbers(frame[count])[0]
     if _plain(count) not in _MANY or not set(passed_G[~np.isnan(passed_G)].tolist()) <= {0.0, 1.0}:
         return columns
-    keys = [frame[name].map(str).to_numpy() for name in (*([columns.step] if columns.step else []), *columns.ids)]
+    keys = [
+        frame[name].map(str).to_numpy()
+        for name in (*([columns.step] if columns.step else []), *columns.ids)
+    ]
     held = [x.tolist() for _, x in pd.Series(n_G).groupby(keys, sort=False)]
     whole = held[:-1] or held  # the last prompt may continue in the next rows
     counted = any(
-        all(sorted(x) == list(range(start, start + len(x))) for x in whole) and max(map(len, whole), default=0) > 1
+        all(sorted(x) == list(range(start, start + len(x))) for x in whole)
+        and max(map(len, whole), default=0) > 1
         for start in (0, 1)
     )
     if counted:
         notes.doubt(
-            f"column {count!r} numbers the rollouts of a prompt: a row is read as one rollout with the reward "
+            f"column {count!r} numbers the rollouts of a prompt: a row is read as one rollout with "
+            "the reward "
             f"{passed!r}",
             len(n_G),
         )
         return replace(columns, rewards=(passed,), successes=None, rollouts=None)
     if len(n_G) >= _ENOUGH and np.nanmax(n_G, initial=0) > 1:
         notes.doubt(
-            f"columns {passed!r} and {count!r} are read as successes of so many rollouts; if a row is one rollout, "
+            f"columns {passed!r} and {count!r} are read as successes of so many rollouts; if a row "
+            "is one rollout, "
             f"pass reward={passed!r}",
             len(n_G),
         )
@@ -205,7 +264,9 @@ def rows(frame: pd.DataFrame, asked: Asked, path: Any, notes: Notes) -> pd.DataF
     frame = _exploded(frame, columns)
     names = {"step": columns.step, "length": columns.length, "predicted": columns.predicted}
     names["success"] = columns.success
-    out = pd.DataFrame({key: frame[name] for key, name in names.items() if name is not None}, index=frame.index)
+    out = pd.DataFrame(
+        {key: frame[name] for key, name in names.items() if name is not None}, index=frame.index
+    )
     out["prompt"] = pd.Series(_ids(frame, columns, untyped), dtype=object, index=frame.index)
     if columns.text:
         out["text"] = frame[columns.ids[0]]
@@ -216,10 +277,15 @@ def rows(frame: pd.DataFrame, asked: Asked, path: Any, notes: Notes) -> pd.DataF
         values, bad = zip(*(numbers(frame[name]) for name in columns.rewards), strict=True)
         scores = pd.DataFrame(dict(zip(columns.rewards, values, strict=True)), index=frame.index)
         total_R = weighted(scores, columns.weights or {columns.rewards[0]: 1.0})
-        out["reward"] = pd.Series(total_R, index=frame.index).astype(object).mask(np.any(bad, axis=0), _BROKEN)
+        out["reward"] = (
+            pd.Series(total_R, index=frame.index).astype(object).mask(np.any(bad, axis=0), _BROKEN)
+        )
         return out
     broken = several.map(lambda cell: len(cell) == 1 and cell[0] == _BROKEN)
-    out = clean(out.assign(reward=pd.Series(0.0, index=out.index).astype(object).mask(broken, _BROKEN)), notes)
+    out = clean(
+        out.assign(reward=pd.Series(0.0, index=out.index).astype(object).mask(broken, _BROKEN)),
+        notes,
+    )
     several = several[out.index]
     size_G = several.map(len).to_numpy()
     many_G, none_G = size_G > _MOST, size_G == 0
@@ -227,7 +293,10 @@ def rows(frame: pd.DataFrame, asked: Asked, path: Any, notes: Notes) -> pd.DataF
     notes.note("row of no rollouts", int(none_G.sum()))
     if "step" in out:
         again = out.duplicated(["step", "prompt"])
-        notes.doubt("second row of a prompt in one step: do several columns together name a prompt?", int(again.sum()))
+        notes.doubt(
+            "second row of a prompt in one step: do several columns together name a prompt?",
+            int(again.sum()),
+        )
     return out.assign(reward=several)[~(many_G | none_G)].explode("reward")
 
 
@@ -250,7 +319,8 @@ def _settled(frame: pd.DataFrame, asked: Asked, path: Any, notes: Notes) -> Colu
 
 
 def _exploded(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
-    """The table with a row for each entry, if prompt and reward are lists of one length in each cell."""
+    """The table with a row for each entry, if prompt and reward are lists of one length in each
+    cell."""
     prompt, reward = columns.ids[0], (columns.rewards or ("",))[0]
     cells = frame[prompt].tolist()
     if reward == "" or not cells or not all(isinstance(x, list) for x in (*cells, *frame[reward])):
@@ -261,13 +331,17 @@ def _exploded(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     lists = [
         name
         for name in columns.used
-        if all(isinstance(x, list) and len(x) == size for x, size in zip(frame[name], sizes, strict=True))
+        if all(
+            isinstance(x, list) and len(x) == size
+            for x, size in zip(frame[name], sizes, strict=True)
+        )
     ]
     return frame[columns.used].explode(lists, ignore_index=True)
 
 
 def _ids(frame: pd.DataFrame, columns: Columns, untyped: bool) -> list[Any]:
-    """The prompt of each row, None for none. Several columns are joined by a slash, as in "aime24/7"."""
+    """The prompt of each row, None for none. Several columns are joined by a slash, as in
+    "aime24/7"."""
     cells = [frame[name].tolist() for name in columns.ids]
     if columns.text:
         return list(hashed(cells[0]))
@@ -278,7 +352,8 @@ def _ids(frame: pd.DataFrame, columns: Columns, untyped: bool) -> list[Any]:
 
 
 def _id(cell: Any, untyped: bool) -> Any:
-    """The id in a cell. Messages and other lists are hashed; in a CSV an integer is one, although it is text."""
+    """The id in a cell. Messages and other lists are hashed; in a CSV an integer is one, although
+    it is text."""
     if isinstance(cell, (list, dict)):
         return text_id(cell)
     if isinstance(cell, str):
@@ -290,15 +365,25 @@ def _id(cell: Any, untyped: bool) -> Any:
 
 
 def _several(frame: pd.DataFrame, columns: Columns) -> pd.Series | None:
-    """The rewards of each row as a list, a broken row as [_BROKEN]; None if each row is one rollout."""
+    """The rewards of each row as a list, a broken row as [_BROKEN]; None if each row is one
+    rollout."""
     if columns.successes is not None and columns.rollouts is not None:
-        (passed_G, bad_G), (many_G, odd_G) = numbers(frame[columns.successes]), numbers(frame[columns.rollouts])
+        (passed_G, bad_G), (many_G, odd_G) = (
+            numbers(frame[columns.successes]),
+            numbers(frame[columns.rollouts]),
+        )
         with np.errstate(invalid="ignore"):
-            odd_G = odd_G | bad_G | ~((passed_G >= 0) & (passed_G <= many_G) & (many_G <= _NONSENSE))
+            odd_G = (
+                odd_G | bad_G | ~((passed_G >= 0) & (passed_G <= many_G) & (many_G <= _NONSENSE))
+            )
             odd_G |= (passed_G != np.floor(passed_G)) | (many_G != np.floor(many_G))
         pairs = zip(passed_G.tolist(), many_G.tolist(), odd_G.tolist(), strict=True)
         cells: list[Sequence[Any]] = [
-            [_BROKEN] if odd else range(_MOST + 1) if many > _MOST else _ones_first(int(passed), int(many))
+            [_BROKEN]
+            if odd
+            else range(_MOST + 1)
+            if many > _MOST
+            else _ones_first(int(passed), int(many))
             for passed, many, odd in pairs
         ]
     elif columns.several and len(columns.rewards) == 1:
@@ -306,7 +391,10 @@ def _several(frame: pd.DataFrame, columns: Columns) -> pd.Series | None:
     elif columns.groups:
         values, odd = zip(*(numbers(frame[name]) for name in columns.rewards), strict=True)
         matrix, odd_G = np.stack(values, axis=1), np.any(odd, axis=0)  # an empty cell is no rollout
-        cells = [[_BROKEN] if bad else x[~np.isnan(x)].tolist() for x, bad in zip(matrix, odd_G, strict=True)]
+        cells = [
+            [_BROKEN] if bad else x[~np.isnan(x)].tolist()
+            for x, bad in zip(matrix, odd_G, strict=True)
+        ]
     else:
         return None
     return pd.Series(cells, index=frame.index, dtype=object)
@@ -323,7 +411,11 @@ def _rewards(cell: Any) -> Sequence[Any]:
             text = cell.strip()
             if text and set(text) <= {"0", "1"}:
                 return [float(x) for x in text]
-            cell = json.loads(text) if text.startswith("[") else text.replace(";", " ").replace(",", " ").split()
+            cell = (
+                json.loads(text)
+                if text.startswith("[")
+                else text.replace(";", " ").replace(",", " ").split()
+            )
         if isinstance(cell, (int, float)):
             return [float(cell)]
         if isinstance(cell, Mapping):
@@ -334,7 +426,8 @@ def _rewards(cell: Any) -> Sequence[Any]:
 
 
 def with_steps(rows: pd.DataFrame, asked: Asked, notes: Notes) -> pd.DataFrame:
-    """The rollouts with a step. Without a column of steps, the rows of a prompt that are groups are its visits."""
+    """The rollouts with a step. Without a column of steps, the rows of a prompt that are groups are
+    its visits."""
     if "step" in rows:
         return rows
     if any(columns.groups for columns in asked.settled.values()):
@@ -350,7 +443,9 @@ def with_steps(rows: pd.DataFrame, asked: Asked, notes: Notes) -> pd.DataFrame:
 def refused(frame: pd.DataFrame, source: str) -> InputError:
     """The error for a table whose columns are not known."""
     return InputError(
-        f"source={source!r} has the columns {listed(list(frame.columns))}: one must name prompts, and one must hold "
-        "rewards, or two successes and rollouts. Pass prompt= and reward= with the names of these columns, and step= "
+        f"source={source!r} has the columns {listed(list(frame.columns))}: one must name prompts, "
+        "and one must hold "
+        "rewards, or two successes and rollouts. Pass prompt= and reward= with the names of these "
+        "columns, and step= "
         "and length= if there are some (--prompt, --reward, --step, --length)."
     )

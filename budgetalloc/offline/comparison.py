@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Progress = Callable[[int, int], None]
-FIGURES = ("reward", "mixed", "mixed_rollouts", "signal", "drawn", "modelled", "at_least", "at_most")
+FIGURES = (
+    "reward",
+    "mixed",
+    "mixed_rollouts",
+    "signal",
+    "drawn",
+    "modelled",
+    "at_least",
+    "at_most",
+)
 """The figures that `compare` returns for each policy, with intervals and differences."""
 
 
@@ -49,24 +58,26 @@ def comparisons(
     workers: Workers = None,
     progress: Progress | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Replays a log for each policy and seed; yields a dict for each policy, seed and step, in that order.
+    """Replays a log for each policy and seed; yields a dict for each policy, seed and step, in that
+    order.
 
-    Each run starts from the beginning of the log. Policies with the same seed get the same prompts and the same order
-    of logged rewards. The results do not depend on `workers`.
+    Each run starts from the beginning of the log. Policies with the same seed get the same prompts
+    and the same order of logged rewards. The results do not depend on `workers`.
 
     Args:
-        policies: Policies by name. A value is a `Policy`, the name of a method, or a function such as `ba.knapsack`,
-            which is called with `seed=`. Each seed gets a copy of a `Policy`, with what it has learned so far.
+        policies: Policies by name. A value is a `Policy`, the name of a method, or a function such
+            as `ba.knapsack`, which is called with `seed=`. Each seed gets a copy of a `Policy`,
+            with what it has learned so far.
         world: The log.
-        budget: The rollouts that a step may *generate*, also for a policy that trains on only a part of them. If the
-            budget does not suffice for the `floor` of all candidates, the floor holds for prompts that get any
-            rollouts.
+        budget: The rollouts that a step may *generate*, also for a policy that trains on only a
+            part of them. If the budget does not suffice for the `floor` of all candidates, the
+            floor holds for prompts that get any rollouts.
         steps: Training steps; by default as many as the log has rollouts for.
         seeds: Integers of at least 0, each once.
-        prompts: Different prompts in the batch of a step; by default the number that gives groups of the log's median
-            size.
-        workers: Processes; by default one for each core. 1 runs everything in this process. "ray" runs on a Ray
-            cluster (see `budgetalloc.offline.parallel.in_parallel`).
+        prompts: Different prompts in the batch of a step; by default the number that gives groups
+            of the log's median size.
+        workers: Processes; by default one for each core. 1 runs everything in this process. "ray"
+            runs on a Ray cluster (see `budgetalloc.offline.parallel.in_parallel`).
         progress: Called with the number of runs that have ended and the number of all runs.
 
     Yields:
@@ -76,11 +87,13 @@ def comparisons(
         - `drawn` and `modelled`: the shares of them that the log and its model answered;
         - `mixed`: the number of groups with unequal rewards;
         - `signal`: the mean over rollouts of 4 times the variance of the prompt's logged rewards
-          (`Replay.variances`): 4 p (1-p) for rewards of 0 and 1. It is also defined for groups of one;
-        - `at_least` and `at_most`: bounds of `mixed_rollouts` for any modelled rewards. For `at_least`, a group is
-          mixed only if its logged rewards alone are unequal. For `at_most`, a group of two or more is also mixed if one
-          of its rewards was modelled. The bounds hold for *these* groups: other rewards would also have led to other
-          decisions later.
+          (`Replay.variances`): 4 p (1-p) for rewards of 0 and 1. It is also defined for groups of
+          one;
+        - `at_least` and `at_most`: bounds of `mixed_rollouts` for any modelled rewards. For
+            `at_least`, a group is
+          mixed only if its logged rewards alone are unequal. For `at_most`, a group of two or more
+          is also mixed if one of its rewards was modelled. The bounds hold for *these* groups:
+          other rewards would also have led to other decisions later.
 
     Raises:
         InputError: no policy or seed, a seed twice, or more rollouts than the log has.
@@ -95,25 +108,43 @@ def comparisons(
     >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
     [(1, 3, 0.75, 1.0), (2, 3, 0.75, 1.0), (3, 3, 0.75, 1.0)]
     """
-    check_type("policies", policies, Mapping, "a mapping from names to policies, such as {'uniform': ba.uniform()}")
+    check_type(
+        "policies",
+        policies,
+        Mapping,
+        "a mapping from names to policies, such as {'uniform': ba.uniform()}",
+    )
     replay = world if isinstance(world, Replay) else Replay(world)
     seeds = [
-        check_seed(seed, "seeds") for seed in check_list("seeds", seeds, "integers of at least 0, such as range(5)")
+        check_seed(seed, "seeds")
+        for seed in check_list("seeds", seeds, "integers of at least 0, such as range(5)")
     ]
     if progress is not None:
-        check_function("progress", progress, "of the number of runs that have ended and of all runs")
+        check_function(
+            "progress", progress, "of the number of runs that have ended and of all runs"
+        )
     if not policies or not seeds or len(set(seeds)) < len(seeds):
         raise InputError(
-            f"policies={list(policies)}, seeds={seeds}: give at least one policy and one seed, and each seed once."
+            f"policies={list(policies)}, seeds={seeds}: give at least one policy and one seed, and "
+            "each seed once."
         )
-    rollouts = rollouts_alone(budget) if isinstance(budget, Budget) else check_integer("budget", budget, 1)
+    rollouts = (
+        rollouts_alone(budget) if isinstance(budget, Budget) else check_integer("budget", budget, 1)
+    )
     if rollouts is None:
-        raise InputError(f"budget={budget!r}: a log has neither token costs nor domains. Use Budget(rollouts=...).")
-    steps = max(replay.rollouts // rollouts, 1) if steps is None else check_integer("steps", steps, 1)
+        raise InputError(
+            f"budget={budget!r}: a log has neither token costs nor domains. Use "
+            "Budget(rollouts=...)."
+        )
+    steps = (
+        max(replay.rollouts // rollouts, 1) if steps is None else check_integer("steps", steps, 1)
+    )
     if (steps - 1) * rollouts >= replay.rollouts:
         raise InputError(
-            f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts} rollouts, and the log has "
-            f"{replay.rollouts}. Use at most steps={-(-replay.rollouts // rollouts)}, or a smaller budget."
+            f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts} "
+            "rollouts, and the log has "
+            f"{replay.rollouts}. Use at most steps={-(-replay.rollouts // rollouts)}, or a smaller "
+            "budget."
         )
     if prompts is None:
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
@@ -155,10 +186,11 @@ def compare(
     workers: Workers = None,
     progress: Progress | None = None,
 ) -> "pd.DataFrame":
-    """Compares policies on a log: `summarise(comparisons(...))` as a `pandas.DataFrame`. Needs pandas.
+    """Compares policies on a log: `summarise(comparisons(...))` as a `pandas.DataFrame`. Needs
+    pandas.
 
-    Arguments as in `comparisons`. Differences are from the first policy. The table has a row for each policy, whose
-    name is the index, and the columns of `summarise`.
+    Arguments as in `comparisons`. Differences are from the first policy. The table has a row for
+    each policy, whose name is the index, and the columns of `summarise`.
 
     >>> import budgetalloc as ba
     >>> import pandas as pd
@@ -174,9 +206,17 @@ def compare(
     at_most            0.75      0.81
     modelled           0.00      0.06
     """
-    pandas = imported("pandas", "compare", "logs", " Or use summarise(comparisons(...)).")  # before the replays
+    # before the replays
+    pandas = imported("pandas", "compare", "logs", " Or use summarise(comparisons(...)).")
     steps_seen = comparisons(
-        policies, world, budget, steps=steps, seeds=seeds, prompts=prompts, workers=workers, progress=progress
+        policies,
+        world,
+        budget,
+        steps=steps,
+        seeds=seeds,
+        prompts=prompts,
+        workers=workers,
+        progress=progress,
     )
     table: pd.DataFrame = pandas.DataFrame(summarise(steps_seen))
     return table.set_index("policy")
@@ -185,18 +225,28 @@ def compare(
 def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The steps of `comparisons` as a dict for each policy, with 95 % intervals over seeds.
 
-    Intervals are Student's t over the seeds' means, NaN for one seed. They show the variation over draws from the same
-    log, not over training runs. Differences are from the first policy, paired by seed.
+    Intervals are Student's t over the seeds' means, NaN for one seed. They show the variation over
+    draws from the same log, not over training runs. Differences are from the first policy, paired
+    by seed.
 
     Returns:
-        `policy`, `seeds` (their number), `steps`, and `rollouts` generated by one seed. For each x of `FIGURES` (means
-        over the steps of what `comparisons` yields): `x`, `x_low`, `x_high`, and the differences `x_diff`,
+        `policy`, `seeds` (their number), `steps`, and `rollouts` generated by one seed. For each x
+            of `FIGURES` (means
+        over the steps of what `comparisons` yields): `x`, `x_low`, `x_high`, and the differences
+            `x_diff`,
         `x_diff_low`, `x_diff_high`.
     """
     totals: dict[str, dict[int, NDArray[np.float64]]] = {}
     shares = [name for name in FIGURES if name != "mixed"]
     for seen in steps:
-        sums = np.array([1, seen["generated"], seen["mixed"], *(seen["generated"] * seen[name] for name in shares)])
+        sums = np.array(
+            [
+                1,
+                seen["generated"],
+                seen["mixed"],
+                *(seen["generated"] * seen[name] for name in shares),
+            ]
+        )
         of_policy = totals.setdefault(seen["policy"], {})
         of_policy[seen["seed"]] = of_policy.get(seen["seed"], np.zeros(len(sums))) + sums
     rows: list[dict[str, Any]] = []
@@ -208,9 +258,17 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         figures |= {share: total_ST[:, 3 + at] / generated_S for at, share in enumerate(shares)}
         value_SF = np.column_stack([figures[figure] for figure in FIGURES])
         base_SF = base_SF if rows else value_SF
-        row = {"policy": name, "seeds": len(total_ST), "steps": int(ended_S[0]), "rollouts": float(generated_S.mean())}
+        row = {
+            "policy": name,
+            "seeds": len(total_ST),
+            "steps": int(ended_S[0]),
+            "rollouts": float(generated_S.mean()),
+        }
         for at, figure in enumerate(FIGURES):
-            for suffix, value_S in (("", value_SF[:, at]), ("_diff", value_SF[:, at] - base_SF[:, at])):
+            for suffix, value_S in (
+                ("", value_SF[:, at]),
+                ("_diff", value_SF[:, at] - base_SF[:, at]),
+            ):
                 low, high = interval(value_S)
                 column = figure + suffix
                 row |= {column: float(value_S.mean()), f"{column}_low": low, f"{column}_high": high}
@@ -219,13 +277,17 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:
-    """The budget for `simulate` with this policy: generated rollouts count, and the floor is feasible."""
+    """The budget for `simulate` with this policy: generated rollouts count, and the floor is
+    feasible."""
     generate = policy.needs.generate  # `simulate` multiplies by it
     if not isinstance(budget, Budget):
         return max(budget // generate, 1)
     rollouts = max(int(budget.rollouts or 0) // generate // budget.quantum, 1) * budget.quantum
     bounds = Bounds.resolve(policy.needs)
     budget = bounds.filled(budget)
-    if budget.fewest and bounds.on_offer(prompts, pool) * budget.smallest_group > rollouts * generate:
+    if (
+        budget.fewest
+        and bounds.on_offer(prompts, pool) * budget.smallest_group > rollouts * generate
+    ):
         return replace(budget, rollouts=rollouts, floor=0, min_group=budget.smallest_group)
     return replace(budget, rollouts=rollouts)

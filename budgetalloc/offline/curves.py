@@ -1,4 +1,5 @@
-"""What a run spends until its curve reaches a level, and the share of another policy's run that this is."""
+"""What a run spends until its curve reaches a level, and the share of another policy's run that
+this is."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,9 +27,15 @@ def reached(spent_G: ArrayLike, level_G: ArrayLike, goal: float) -> float:
     >>> reached([0, 100, 200], [0.25, 0.75, 0.5], 0.5), reached([0, 100], [0.25, 0.4], 0.5)
     (50.0, inf)
     """
-    spent, level = check_array("spent_G", spent_G, "one number per point"), check_array("level_G", level_G, "as many")
+    spent, level = (
+        check_array("spent_G", spent_G, "one number per point"),
+        check_array("level_G", level_G, "as many"),
+    )
     if spent.ndim != 1 or spent.shape != level.shape or not spent.size:
-        raise InputError(f"spent_G and level_G have shapes {spent.shape} and {level.shape}: give one number per point.")
+        raise InputError(
+            f"spent_G and level_G have shapes {spent.shape} and {level.shape}: give one number per "
+            "point."
+        )
     above = np.flatnonzero(level >= check_number("goal", goal, -np.inf, np.inf))
     if not above.size:
         return float("inf")
@@ -39,10 +46,11 @@ def reached(spent_G: ArrayLike, level_G: ArrayLike, goal: float) -> float:
 def share_reached(
     own_SG: ArrayLike, base_SG: ArrayLike, spent_G: ArrayLike, whole: float
 ) -> tuple[float, float, float]:
-    """The share of the base's spending after which a policy's mean curve reaches the end of the base's mean curve.
+    """The share of the base's spending after which a policy's mean curve reaches the end of the
+    base's mean curve.
 
-    The interval has every share at which the 95 % interval by Student's t of the gap between the policy's curve and
-    the base's end includes 0, paired by seed.
+    The interval has every share at which the 95 % interval by Student's t of the gap between the
+    policy's curve and the base's end includes 0, paired by seed.
 
     Args:
         own_SG: The policy's curves, a row for each seed.
@@ -51,7 +59,8 @@ def share_reached(
         whole: What the base spent in all.
 
     Returns:
-        The share, and the ends of its interval. Infinite: not within the policy's run. With one seed, NaN for the ends.
+        The share, and the ends of its interval. Infinite: not within the policy's run. With one
+            seed, NaN for the ends.
 
     Raises:
         InputError: The curves have other shapes than these, or `whole` is not a positive number.
@@ -60,9 +69,15 @@ def share_reached(
     >>> [round(share, 3) for share in share_reached(own, base, [0, 100, 200], whole=200)]
     [0.35, 0.223, 0.477]
     """
-    own, base = (check_array(name, of, "a row per seed") for name, of in (("own_SG", own_SG), ("base_SG", base_SG)))
+    own, base = (
+        check_array(name, of, "a row per seed")
+        for name, of in (("own_SG", own_SG), ("base_SG", base_SG))
+    )
     if own.ndim != 2 or base.ndim != 2 or len(own) != len(base) or not base.size:
-        raise InputError(f"own_SG and base_SG have shapes {own.shape} and {base.shape}: give a row for each seed.")
+        raise InputError(
+            f"own_SG and base_SG have shapes {own.shape} and {base.shape}: give a row for each "
+            "seed."
+        )
     check_number("whole", whole, 0, np.inf, without=(0, np.inf))
     gap_SG = own - base[:, -1:]
     low_G, high_G = np.array([interval(gap_S) for gap_S in gap_SG.T]).T

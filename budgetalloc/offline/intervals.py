@@ -13,16 +13,17 @@ __all__ = ["interval", "stratified_interval"]
 def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Student's t interval of a mean, from one independent value per seed.
 
-    For two policies with the same seeds, pass their differences. The interval covers the mean of normal values in the
-    stated share of cases with as few as two seeds. A bootstrap of the same values does not: with two seeds its 95 %
-    interval covers the mean in half of the cases.
+    For two policies with the same seeds, pass their differences. The interval covers the mean of
+    normal values in the stated share of cases with as few as two seeds. A bootstrap of the same
+    values does not: with two seeds its 95 % interval covers the mean in half of the cases.
 
     Args:
         values_S: Numbers, one per seed.
         level: The share of cases in which the interval covers the mean, between 0 and 1.
 
     Returns:
-        The lower and the upper end; NaN for fewer than two seeds, which say nothing about their spread, and where a
+        The lower and the upper end; NaN for fewer than two seeds, which say nothing about their
+            spread, and where a
         number is not finite.
 
     Raises:
@@ -35,27 +36,33 @@ def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
 
 
 def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tuple[float, float]:
-    """Student's t interval of the mean of several means, such as those of several tasks with seeds of their own.
+    """Student's t interval of the mean of several means, such as those of several tasks with seeds
+    of their own.
 
-    The samples are independent. Their sizes and variances may differ: the degrees of freedom are those of Welch and
-    Satterthwaite (Biometrika 34, 1947), which err on the safe side for samples of two. With one sample this is
-    `interval`.
+    The samples are independent. Their sizes and variances may differ: the degrees of freedom are
+    those of Welch and Satterthwaite (Biometrika 34, 1947), which err on the safe side for samples
+    of two. With one sample this is `interval`.
 
     Args:
         samples: For each task, numbers, one per seed.
         level: As for `interval`.
 
     Returns:
-        The lower and the upper end; NaN if a sample has fewer than two numbers, or one that is not finite.
+        The lower and the upper end; NaN if a sample has fewer than two numbers, or one that is not
+            finite.
 
     Raises:
-        InputError: `samples` is empty or not a list of lists of numbers, or `level` is not between 0 and 1.
+        InputError: `samples` is empty or not a list of lists of numbers, or `level` is not between
+            0 and 1.
 
     >>> [round(x, 3) for x in stratified_interval([[1.0, 3.0], [2.0, 4.0]])]  # 2.5 -+ 4.303 * sqrt(1 + 1) / 2
     [-0.542, 5.542]
     """
     check_number("level", level, 0, 1, without=(0, 1))
-    arrays = [_sample("samples", sample) for sample in check_list("samples", samples, "lists of numbers, one per seed")]
+    arrays = [
+        _sample("samples", sample)
+        for sample in check_list("samples", samples, "lists of numbers, one per seed")
+    ]
     if not arrays:
         raise InputError(f"samples={samples!r}: give at least one list of numbers.")
     if min(len(values) for values in arrays) < 2:
@@ -69,7 +76,12 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
             return mean, mean
         share_K = (error_K / largest) ** 2  # of the variance, up to a factor that cancels
         freedom = share_K.sum() ** 2 / (share_K**2 / [len(values) - 1 for values in arrays]).sum()
-        half = float(stdtrit(freedom, (1 + level) / 2)) * largest * float(share_K.sum()) ** 0.5 / len(arrays)
+        half = (
+            float(stdtrit(freedom, (1 + level) / 2))
+            * largest
+            * float(share_K.sum()) ** 0.5
+            / len(arrays)
+        )
     return mean - half, mean + half
 
 

@@ -15,8 +15,8 @@ Workers = int | Literal["ray"] | None
 
 
 def check_workers(workers: Any) -> Workers:
-    """Raises `InputError` for anything but `Workers`, and `UnsupportedError` where Ray or joblib would have to be
-    installed."""
+    """Raises `InputError` for anything but `Workers`, and `UnsupportedError` where Ray or joblib
+    would have to be installed."""
     if workers is None:
         return None
     if isinstance(workers, str) and workers == "ray":
@@ -25,40 +25,55 @@ def check_workers(workers: Any) -> Workers:
     try:
         processes = check_integer("workers", workers, 1)
     except InputError as error:
-        raise InputError(f"workers={shown(workers)}: use an integer of at least 1, or 'ray'.") from error
+        raise InputError(
+            f"workers={shown(workers)}: use an integer of at least 1, or 'ray'."
+        ) from error
     if processes > 1:
         imported("joblib", f"workers={processes}", "logs", " Or give workers=1.")
     return processes
 
 
 def in_parallel(
-    run: Callable[[Any, int], Result], given: Any, runs: int, workers: Workers = None, *, ordered: bool = True
+    run: Callable[[Any, int], Result],
+    given: Any,
+    runs: int,
+    workers: Workers = None,
+    *,
+    ordered: bool = True,
 ) -> Generator[Result, None, None]:
     """Yields `run(given, k)` for k = 0 to runs - 1, in this order.
 
-    joblib pickles `run` and `given` by cloudpickle. Both may therefore contain closures, such as the rule of a
-    `Policy`, and a script needs no `if __name__ == "__main__"`. If the caller stops early, or a run raises, the other
-    runs are terminated; on Ray, they go on until the caller's process ends.
+    joblib pickles `run` and `given` by cloudpickle. Both may therefore contain closures, such as
+    the rule of a `Policy`, and a script needs no `if __name__ == "__main__"`. If the caller stops
+    early, or a run raises, the other runs are terminated; on Ray, they go on until the caller's
+    process ends.
 
     Args:
         run: Called in a worker process.
         given: The arguments that all runs share. A run must not change them.
         runs: Number of runs.
-        workers: Processes; by default one for each core, or one alone where joblib is not installed. 1 runs everything
-            in this process. "ray" runs on the Ray of this process, or on the cluster of the environment variable
-            RAY_ADDRESS, or starts Ray on this machine. Every node needs the same versions of the packages.
+        workers: Processes; by default one for each core, or one alone where joblib is not
+            installed. 1 runs everything in this process. "ray" runs on the Ray of this process, or
+            on the cluster of the environment variable RAY_ADDRESS, or starts Ray on this machine.
+            Every node needs the same versions of the packages.
         ordered: If False, results are yielded as the runs end.
 
     Raises:
-        InputError: `workers` is neither a positive integer nor "ray". An exception of a run is raised here.
-        UnsupportedError: "ray", and Ray is not installed; several processes, and joblib is not installed.
+        InputError: `workers` is neither a positive integer nor "ray". An exception of a run is
+            raised here.
+        UnsupportedError: "ray", and Ray is not installed; several processes, and joblib is not
+            installed.
 
     >>> list(in_parallel(pow, 3, 4, workers=2))  # pow(3, 0) to pow(3, 3)
     [1, 3, 9, 27]
     """
     workers = check_workers(workers)
     if workers is None:
-        workers = imported("joblib", "several processes", "logs").cpu_count() if find_spec("joblib") else 1
+        workers = (
+            imported("joblib", "several processes", "logs").cpu_count()
+            if find_spec("joblib")
+            else 1
+        )
     if runs == 0 or workers == 1:
         yield from (run(given, at) for at in range(runs))
         return
@@ -71,19 +86,25 @@ def in_parallel(
     yielded_as = "generator" if ordered else "generator_unordered"
     processes = min(workers, runs)
     # All are dispatched at once: joblib can deadlock when two callers dispatch from threads.
-    pool = joblib.Parallel(processes, "loky", return_as=yielded_as, batch_size=1, pre_dispatch="all")
+    pool = joblib.Parallel(
+        processes, "loky", return_as=yielded_as, batch_size=1, pre_dispatch="all"
+    )
     results = pool(todo)
     try:
         for result in results:  # noqa: UP028  (`yield from` would close the results before warnings are ignored)
             yield result
     finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # joblib warns that it ends runs, which a caller that stops wants
+            # joblib warns that it ends runs, which a caller that stops wants
+            warnings.simplefilter("ignore")
             results.close()
 
 
-def _on_ray(run: Callable[[Any, int], Result], given: Any, runs: int, ordered: bool) -> Iterator[Result]:
-    """Each run is a task of one CPU. Ray runs the tasks of a lost node again, and sends `given` to each node once."""
+def _on_ray(
+    run: Callable[[Any, int], Result], given: Any, runs: int, ordered: bool
+) -> Iterator[Result]:
+    """Each run is a task of one CPU. Ray runs the tasks of a lost node again, and sends `given` to
+    each node once."""
     import ray
 
     if not ray.is_initialized():

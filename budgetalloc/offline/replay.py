@@ -1,4 +1,5 @@
-"""Replay: a world that answers the requests of a policy with the logged rewards of a finished run."""
+"""Replay: a world that answers the requests of a policy with the logged rewards of a finished
+run."""
 
 import copy
 from collections.abc import Iterable
@@ -22,29 +23,34 @@ _PRIOR = 0.5  # Jeffreys' prior of the model; benchmarks/learning/replay.py comp
 
 
 class Replay:
-    """A world made of a `Ledger`: a request for rollouts of a prompt is answered with the rewards of its logged visits.
+    """A world made of a `Ledger`: a request for rollouts of a prompt is answered with the rewards
+    of its logged visits.
 
-    A *visit* is a step of the log in which the prompt had rollouts, and *sweep* v is the v-th visit of every prompt. In
-    sweep v a prompt is answered with the rewards logged at its v-th visit, in random order, each once. When they are
-    used up, or if the prompt has fewer visits, a model answers from visits v-2 to v+2, or from the last ones. For a log
-    of 0 and 1, the prompt's rate is drawn once a sweep from Beta(1/2 + successes, 1/2 + failures) of these visits, so
-    modelled rewards are beta-binomial. For a log with graded rewards, the rewards of these visits are drawn again, with
-    replacement. `drawn` and `modelled` count the two kinds of answers, and `modelled_R` tells them apart in the last
-    answer. Give the modelled share with every figure from a replay.
+    A *visit* is a step of the log in which the prompt had rollouts, and *sweep* v is the v-th visit
+    of every prompt. In sweep v a prompt is answered with the rewards logged at its v-th visit, in
+    random order, each once. When they are used up, or if the prompt has fewer visits, a model
+    answers from visits v-2 to v+2, or from the last ones. For a log of 0 and 1, the prompt's rate
+    is drawn once a sweep from Beta(1/2 + successes, 1/2 + failures) of these visits, so modelled
+    rewards are beta-binomial. For a log with graded rewards, the rewards of these visits are drawn
+    again, with replacement. `drawn` and `modelled` count the two kinds of answers, and `modelled_R`
+    tells them apart in the last answer. Give the modelled share with every figure from a replay.
 
-    **Learning does not react to the allocation.** Sweep v has the rewards of the v-th visits regardless of the policy's
-    earlier choices, so the drift is that of the logged run. A replay can show what a policy would have observed and how
-    many groups would have been mixed. It cannot show what the language model would have learned.
+    **Learning does not react to the allocation.** Sweep v has the rewards of the v-th visits
+    regardless of the policy's earlier choices, so the drift is that of the logged run. A replay can
+    show what a policy would have observed and how many groups would have been mixed. It cannot show
+    what the language model would have learned.
 
-    In `simulate`, time is measured in rollouts: `learn` moves on to the next sweep when as many have been answered as
-    the log generated up to it. After the last sweep the log has ended. You may also set `sweep`.
+    In `simulate`, time is measured in rollouts: `learn` moves on to the next sweep when as many
+    have been answered as the log generated up to it. After the last sweep the log has ended. You
+    may also set `sweep`.
 
     Args:
-        ledger: One row per rollout. The world's rewards are its `success`: the rewards, mapped to [0, 1] if they have
-            a range. NaN is not used as an answer; prompts with only NaN are not in `ids`.
-        seed: Seeds the order of rewards and the model, at least 0. An answer depends on the seed, the id, the sweep and
-            the number of earlier rollouts of the prompt in the sweep. It depends neither on other prompts nor on the
-            order of ids or rows.
+        ledger: One row per rollout. The world's rewards are its `success`: the rewards, mapped to
+            [0, 1] if they have a range. NaN is not used as an answer; prompts with only NaN are not
+            in `ids`.
+        seed: Seeds the order of rewards and the model, at least 0. An answer depends on the seed,
+            the id, the sweep and the number of earlier rollouts of the prompt in the sweep. It
+            depends neither on other prompts nor on the order of ids or rows.
 
     Raises:
         InputError: no or bad rewards, an unknown id, a sweep beyond the log.
@@ -80,21 +86,26 @@ class Replay:
         if outside_R.any():
             at = int(np.argmax(outside_R))
             raise InputError(
-                f"ledger: row {at} has the success {rewards_R[at]:g}, outside [0, 1]. Give the ledger the range of its "
+                f"ledger: row {at} has the success {rewards_R[at]:g}, outside [0, 1]. Give the "
+                "ledger the range of its "
                 "rewards, as Ledger.read(..., reward_range=(lowest, highest))."
             )
         every, prompt_R = factorize(check_ids(ledger.frame["prompt"].tolist(), "ledger.prompt"))
         answers_P = np.bincount(prompt_R[~np.isnan(rewards_R)], minlength=len(every)) > 0
         if not answers_P.any():
             raise InputError(
-                f"ledger has {len(rewards_R)} rows and none with a reward. Use a Ledger of a run that scored its "
+                f"ledger has {len(rewards_R)} rows and none with a reward. Use a Ledger of a run "
+                "that scored its "
                 "rollouts."
             )
-        self.ids: list[Id] = [x for x, answers in zip(every, answers_P.tolist(), strict=True) if answers]
+        self.ids: list[Id] = [
+            x for x, answers in zip(every, answers_P.tolist(), strict=True) if answers
+        ]
         self._place = {x: at for at, x in enumerate(self.ids)}
         rows_R = np.flatnonzero(answers_P[prompt_R])
         prompt_R = (np.cumsum(answers_P) - 1)[prompt_R[rows_R]]
-        # By prompt, then visit, then reward: the replay does not depend on the order of a visit's rows.
+        # By prompt, then visit, then reward: the replay does not depend on the order of a visit's
+        # rows.
         step_R, rewards_R = ledger.frame["step"].to_numpy()[rows_R], rewards_R[rows_R]
         order = np.lexsort((rewards_R, step_R, prompt_R))
         prompt_R, step_R, rewards_R = prompt_R[order], step_R[order], rewards_R[order]
@@ -103,7 +114,8 @@ class Replay:
         scored_R = ~np.isnan(rewards_R)
         rows_G = np.flatnonzero(opens_R)
         self._visits_P: _Ints = np.bincount(prompt_R[rows_G])
-        self._first_P: _Ints = np.cumsum(self._visits_P) - self._visits_P  # the place G of each prompt's first visit
+        # the place G of each prompt's first visit
+        self._first_P: _Ints = np.cumsum(self._visits_P) - self._visits_P
         self._rewards = rewards_R[scored_R]
         self._graded = bool(((self._rewards > EQUAL) & (self._rewards < 1 - EQUAL)).any())
         self._scored_G1 = _reach(np.add.reduceat(scored_R.astype(np.int64), rows_G))
@@ -117,7 +129,8 @@ class Replay:
         self.sweep = 0
 
     def again(self, seed: int) -> "Replay":
-        """The same log from its beginning with another seed. This world is not changed, and the log is not copied.
+        """The same log from its beginning with another seed. This world is not changed, and the log
+        is not copied.
 
         >>> import budgetalloc as ba
         >>> import pandas as pd
@@ -144,23 +157,34 @@ class Replay:
 
     @property
     def sweep(self) -> int:
-        """The current sweep, from 0. Setting it starts that sweep again, with all its logged rewards."""
+        """The current sweep, from 0. Setting it starts that sweep again, with all its logged
+        rewards."""
         return self._sweep
 
     @sweep.setter
     def sweep(self, sweep: int) -> None:
-        if isinstance(sweep, bool) or not isinstance(sweep, (int, np.integer)) or not 0 <= sweep < self.sweeps:
-            raise InputError(f"sweep={sweep!r}: the log has sweeps 0 to {self.sweeps - 1}, use one of them.")
-        self._clock = int(self._ends_V[sweep - 1]) if sweep else 0  # rollouts answered, as `learn` counts them
+        if (
+            isinstance(sweep, bool)
+            or not isinstance(sweep, (int, np.integer))
+            or not 0 <= sweep < self.sweeps
+        ):
+            raise InputError(
+                f"sweep={sweep!r}: the log has sweeps 0 to {self.sweeps - 1}, use one of them."
+            )
+        # rollouts answered, as `learn` counts them
+        self._clock = int(self._ends_V[sweep - 1]) if sweep else 0
         self._open(int(sweep))
 
     def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
-        """The next logged or modelled reward of each of these prompts in the current sweep, shape (R,)."""
+        """The next logged or modelled reward of each of these prompts in the current sweep, shape
+        (R,)."""
         at_R = self._find(ids_R, "ids_R")
         if self._sweep >= self.sweeps:
             raise InputError(
-                f"The log has ended: {self._clock} rollouts were answered in its {self.sweeps} sweeps of "
-                f"{self._ends_V[-1]} rollouts. Use fewer steps, or set world.sweep = 0 to begin again."
+                f"The log has ended: {self._clock} rollouts were answered in its {self.sweeps} "
+                "sweeps of "
+                f"{self._ends_V[-1]} rollouts. Use fewer steps, or set world.sweep = 0 to begin "
+                "again."
             )
         order = np.argsort(at_R, kind="stable")
         at_P, rollouts_P = np.unique(at_R, return_counts=True)
@@ -179,22 +203,24 @@ class Replay:
         return rewards_R
 
     def learn(self, advantages_R: ArrayLike) -> None:
-        """Ends a step, and starts the next sweep if the current one is spent. The advantages are not used."""
+        """Ends a step, and starts the next sweep if the current one is spent. The advantages are
+        not used."""
         sweep = int(np.searchsorted(self._ends_V, self._clock, side="right"))
         if sweep > self._sweep:
             self._open(sweep)
 
     def rates(self, ids_P: Iterable[Any], *, back: int = _NEAR, ahead: int = _NEAR) -> FloatArray:
-        """The mean reward of each prompt over its visits v-back to v+ahead, v being the current sweep, shape (P,).
+        """The mean reward of each prompt over its visits v-back to v+ahead, v being the current
+        sweep, shape (P,).
 
-        It is an *estimate* of the true rate: from 40 rollouts if a visit has 8. A value computed from these rates is
-        too high for an oracle that maximises it on them, and for a policy that has observed some of the same rewards.
-        `back=0` leaves out earlier visits.
+        It is an *estimate* of the true rate: from 40 rollouts if a visit has 8. A value computed
+        from these rates is too high for an oracle that maximises it on them, and for a policy that
+        has observed some of the same rewards. `back=0` leaves out earlier visits.
 
         Args:
             ids_P: Prompts; repeats are allowed.
-            back, ahead: How many visits before and after, at least 0; more if those have no reward. Beyond a prompt's
-                last visit, v is its last visit.
+            back, ahead: How many visits before and after, at least 0; more if those have no reward.
+                Beyond a prompt's last visit, v is its last visit.
 
         Raises:
             InputError: an unknown id, or a negative number of visits.
@@ -202,12 +228,16 @@ class Replay:
         for name, value in (("back", back), ("ahead", ahead)):
             check_integer(name, value, 0)
         low_P, high_P = self._near(self._find(ids_P, "ids_P"), back, ahead)
-        return np.clip(_mean(self._passed_G1, self._scored_G1, low_P, high_P), 0.0, 1.0)  # sums are off by rounding
+        # sums are off by rounding
+        return np.clip(_mean(self._passed_G1, self._scored_G1, low_P, high_P), 0.0, 1.0)
 
     def variances(self, ids_P: Iterable[Any]) -> FloatArray:
-        """The variance of each prompt's rewards over its visits v-2 to v+2, shape (P,): p (1-p) for 0/1 rewards."""
+        """The variance of each prompt's rewards over its visits v-2 to v+2, shape (P,): p (1-p) for
+        0/1 rewards."""
         low_P, high_P = self._near(self._find(ids_P, "ids_P"), _NEAR, _NEAR)
-        squares_P, mean_P = (_mean(x, self._scored_G1, low_P, high_P) for x in (self._squares_G1, self._passed_G1))
+        squares_P, mean_P = (
+            _mean(x, self._scored_G1, low_P, high_P) for x in (self._squares_G1, self._passed_G1)
+        )
         return np.maximum(squares_P - mean_P**2, 0.0)
 
     def success(self) -> float:
@@ -216,25 +246,35 @@ class Replay:
 
     def _open(self, sweep: int) -> None:
         self._sweep = sweep
-        # Of each prompt requested in this sweep: logged rewards not yet drawn, the generator, and the model, which is a
-        # rate, or the rewards to draw from in a graded log.
+        # Of each prompt requested in this sweep: logged rewards not yet drawn, the generator, and
+        # the model, which is a rate, or the rewards to draw from in a graded log.
         self._left: dict[int, tuple[FloatArray, np.random.Generator, float | FloatArray]] = {}
 
     def _start_sweep(self, at_P: _Ints) -> None:
-        """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the model's rates."""
+        """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the
+        model's rates."""
         new_P = at_P[[at not in self._left for at in at_P.tolist()]]
         low_P, high_P = self._near(new_P, _NEAR, _NEAR)
         passed_P = self._passed_G1[high_P] - self._passed_G1[low_P]
         first_P, end_P = self._scored_G1[low_P], self._scored_G1[high_P]
-        for at, passed, first, end in zip(*(x.tolist() for x in (new_P, passed_P, first_P, end_P)), strict=True):
+        for at, passed, first, end in zip(
+            *(x.tolist() for x in (new_P, passed_P, first_P, end_P)), strict=True
+        ):
             rng = np.random.default_rng([self.seed, stable_key(self.ids[at]), self._sweep])
             visit = self._first_P[at] + self._sweep
-            ends = self._scored_G1[visit : visit + 2] if self._sweep < self._visits_P[at] else (0, 0)
-            logged = self._rewards[slice(*ends)].copy()  # in a task of Ray, the world's arrays are read-only
+            ends = (
+                self._scored_G1[visit : visit + 2] if self._sweep < self._visits_P[at] else (0, 0)
+            )
+            # in a task of Ray, the world's arrays are read-only
+            logged = self._rewards[slice(*ends)].copy()
             rng.shuffle(logged)
             near = self._rewards[first:end]
             failed = max(end - first - passed, 0.0)
-            self._left[at] = logged, rng, near if self._graded else float(rng.beta(_PRIOR + passed, _PRIOR + failed))
+            self._left[at] = (
+                logged,
+                rng,
+                near if self._graded else float(rng.beta(_PRIOR + passed, _PRIOR + failed)),
+            )
 
     def _answer(self, at: int, rollouts: int) -> tuple[FloatArray, int]:
         """The next rewards of one prompt, and how many of them, the first ones, are logged."""
@@ -242,16 +282,20 @@ class Replay:
         drawn = left[:rollouts]
         self._left[at] = left[rollouts:], rng, model
         u_R = rng.random(rollouts - len(drawn))
-        more_R = u_R < model if isinstance(model, float) else model[(u_R * len(model)).astype(np.int64)]
+        more_R = (
+            u_R < model if isinstance(model, float) else model[(u_R * len(model)).astype(np.int64)]
+        )
         return np.concatenate([drawn, more_R]), len(drawn)
 
     def _near(self, at_P: _Ints, back: int, ahead: int) -> tuple[_Ints, _Ints]:
-        """The places G of the visits around the current one, with a reward: from, and up to but without; (P,), (P,)."""
+        """The places G of the visits around the current one, with a reward: from, and up to but
+        without; (P,), (P,)."""
         first_P, visits_P = self._first_P[at_P], self._visits_P[at_P]
         visit_P = np.minimum(self._sweep, visits_P - 1)
         low_P = first_P + np.maximum(visit_P - back, 0)
         high_P = first_P + np.minimum(visit_P + ahead + 1, visits_P)
-        while (empty_P := self._scored_G1[high_P] == self._scored_G1[low_P]).any():  # a visit without any reward
+        # a visit without any reward
+        while (empty_P := self._scored_G1[high_P] == self._scored_G1[low_P]).any():
             low_P = np.maximum(low_P - empty_P, first_P)
             high_P = np.minimum(high_P + empty_P, first_P + visits_P)
         return low_P, high_P
@@ -261,7 +305,9 @@ class Replay:
         at = np.array([self._place.get(x, -1) for x in listed], dtype=np.int64)
         if (at < 0).any():
             wrong = listed[int(np.argmax(at < 0))]
-            raise InputError(f"{name}: {wrong!r} has no reward in this log. Use prompts of world.ids.")
+            raise InputError(
+                f"{name}: {wrong!r} has no reward in this log. Use prompts of world.ids."
+            )
         return at
 
 

@@ -1,4 +1,5 @@
-"""The figures of one replayed step: how much was modelled, and which groups are mixed at least and at most."""
+"""The figures of one replayed step: how much was modelled, and which groups are mixed at least and
+at most."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,7 +26,8 @@ def mixed_bounds(
         modelled_R: Whether the reward is modelled.
 
     Returns:
-        One entry per group, in order of first appearance: its rollouts; whether it is mixed; whether it is mixed for
+        One entry per group, in order of first appearance: its rollouts; whether it is mixed;
+            whether it is mixed for
         any modelled rewards; and whether it is mixed for some.
 
     >>> mixed_bounds(["a", "a", "b", "b", "c", "d", "d"], [0, 1, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 0, 0])
@@ -42,11 +44,13 @@ def mixed_bounds(
 
 
 class ReplayMonitor:
-    """A `World` around a `Replay` that computes the figures of each step from the replay's answers."""
+    """A `World` around a `Replay` that computes the figures of each step from the replay's
+    answers."""
 
     def __init__(self, world: Replay) -> None:
         self.world, self.ids = world, world.ids
-        self._rounds: list[tuple[list[Id], FloatArray, NDArray[np.bool_]]] = []  # of the current step
+        # of the current step
+        self._rounds: list[tuple[list[Id], FloatArray, NDArray[np.bool_]]] = []
         self.figures: dict[str, float] = {}
         """Of the last step: see `budgetalloc.offline.comparison.comparisons`."""
 
@@ -58,7 +62,9 @@ class ReplayMonitor:
 
     def learn(self, advantages_R: ArrayLike) -> None:
         ids_R = [name for ids, _, _ in self._rounds for name in ids]
-        rewards_R, modelled_R = (np.concatenate([part[at] for part in self._rounds]) for at in (1, 2))
+        rewards_R, modelled_R = (
+            np.concatenate([part[at] for part in self._rounds]) for at in (1, 2)
+        )
         self._rounds.clear()
         size_G, mixed_G, at_least_G, at_most_G = mixed_bounds(ids_R, rewards_R, modelled_R)
         modelled = float(modelled_R.mean())

@@ -42,36 +42,44 @@ def simulate(
     quotas: Shares | None = None,
     mixture: Rule | Mixture | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Runs a policy in a world as `AdaptiveGRPOCallback` runs it in TRL's trainer; yields a dict after each step.
+    """Runs a policy in a world as `AdaptiveGRPOCallback` runs it in TRL's trainer; yields a dict
+    after each step.
 
-    A data loader returns `prompts` different prompts per step, in shuffled epochs. Default arguments are those of
-    `policy.needs`, and otherwise TRL's own: the mean and the standard deviation of the group. The policy and the world
-    change during the run. You may stop at any step.
+    A data loader returns `prompts` different prompts per step, in shuffled epochs. Default
+    arguments are those of `policy.needs`, and otherwise TRL's own: the mean and the standard
+    deviation of the group. The policy and the world change during the run. You may stop at any
+    step.
 
     Args:
-        policy: Decides and learns: a policy, the name of a method, or a function that builds a policy. A step generates
-            `needs.generate` times the budget, and all of it is counted.
+        policy: Decides and learns: a policy, the name of a method, or a function that builds a
+            policy. A step generates `needs.generate` times the budget, and all of it is counted.
         world: Returns rewards and learns.
-        budget: The rollouts that a step trains on. An integer has the bounds of the callback: a floor of 2 with one
-            candidate and 0 with more, and a cap of 8 times `budget // prompts` (see `Bounds`). Or a `Budget` in
-            rollouts; bounds that it does not name are the policy's.
+        budget: The rollouts that a step trains on. An integer has the bounds of the callback: a
+            floor of 2 with one candidate and 0 with more, and a cap of 8 times `budget // prompts`
+            (see `Bounds`). Or a `Budget` in rollouts; bounds that it does not name are the
+            policy's.
         steps: Training steps, at least 1.
         prompts: Different prompts that the loader returns at each step.
         candidates, baseline, scale, weight: As in `AdaptiveGRPOCallback`.
-        domain: The domain of each prompt of the world, for `quotas` and `mixture`; the budget is then an integer.
+        domain: The domain of each prompt of the world, for `quotas` and `mixture`; the budget is
+            then an integer.
         quotas, mixture: As in `AdaptiveGRPOCallback`.
-        reward: A function from success, which the world returns and the beliefs learn, to the rewards that advantages
-            use, shape (R,) both: `lambda u: 0.2 + 0.8 * u` adds a point for the format. By default success is the
-            reward.
+        reward: A function from success, which the world returns and the beliefs learn, to the
+            rewards that advantages use, shape (R,) both: `lambda u: 0.2 + 0.8 * u` adds a point for
+            the format. By default success is the reward.
 
     Yields:
-        `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this step alone: `reward`
-        (mean), `prompts` that got rollouts, `rounds`, `mixed_groups` and `mixed_rollouts`, the shares of groups and of
-        rollouts whose group has unequal rewards. With domains also the metrics of the session whose names begin with
+        `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this
+            step alone: `reward`
+        (mean), `prompts` that got rollouts, `rounds`, `mixed_groups` and `mixed_rollouts`, the
+            shares of groups and of
+        rollouts whose group has unequal rewards. With domains also the metrics of the session whose
+            names begin with
         `share/` or `mixture/`.
 
     Raises:
-        InputError: an option out of range, a budget in tokens, or a policy that requests no rollout.
+        InputError: an option out of range, a budget in tokens, or a policy that requests no
+            rollout.
 
     >>> import budgetalloc as ba
     >>> run = list(simulate(ba.uniform(), ba.Learner(seed=0), 256, steps=20))
@@ -81,11 +89,20 @@ def simulate(
     True
     """
     policy = policy_of(policy)
-    if isinstance(world, type) or not all(hasattr(world, name) for name in ("ids", "rollout", "learn", "success")):
-        raise InputError(f"world={shown(world)}: give a world, such as ba.Learner() or ba.Replay(ledger).")
+    if isinstance(world, type) or not all(
+        hasattr(world, name) for name in ("ids", "rollout", "learn", "success")
+    ):
+        raise InputError(
+            f"world={shown(world)}: give a world, such as ba.Learner() or ba.Replay(ledger)."
+        )
     if reward is not None:
         check_function("reward", reward, "from the successes of rollouts to their rewards")
-    given: dict[str, Any] = {"candidates": candidates, "baseline": baseline, "scale": scale, "weight": weight}
+    given: dict[str, Any] = {
+        "candidates": candidates,
+        "baseline": baseline,
+        "scale": scale,
+        "weight": weight,
+    }
     names = ["reward"] if reward is None else ["reward", "success"]
     given |= {"reward_range": (0.0, 1.0)} if reward is None else {"success": "success"}
     options = Options.resolve(policy.needs, "group", given)
@@ -93,7 +110,8 @@ def simulate(
     session = Session(policy, names, resolved=options, quiet=True, **shares)
     if domain is not None and (set(domain) != set(world.ids) or isinstance(budget, Budget)):
         raise InputError(
-            f"domain={shown(domain)} with budget={budget!r}: give the domain of each of the {len(world.ids)} prompts "
+            f"domain={shown(domain)} with budget={budget!r}: give the domain of each of the "
+            f"{len(world.ids)} prompts "
             "of the world and no others, and the budget as a number of rollouts."
         )
     check_integer("steps", steps, 1)
@@ -101,7 +119,9 @@ def simulate(
         check_integer("prompts", prompts, 1, len(world.ids))
     except InputError as error:
         have = len(world.ids)
-        raise InputError(f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}.") from error
+        raise InputError(
+            f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}."
+        ) from error
     rows, limit = _limit(budget, options.bounds, prompts, len(world.ids), options.generate)
     pool, loader = Pool(world.ids), _loader(world.ids, prompts, policy.seed)
     rollouts = 0
@@ -116,33 +136,48 @@ def simulate(
             success_R = world.rollout(ids_R)
             scores_RF = success_R
             if reward is not None:
-                rewards_R = as_rewards(reward(success_R.copy()), len(success_R), "reward(success_R)")
+                rewards_R = as_rewards(
+                    reward(success_R.copy()), len(success_R), "reward(success_R)"
+                )
                 scores_RF = np.stack([rewards_R, success_R], axis=1)
-            session.observe(ids_R, scores_RF, np.ones(len(ids_R)))  # a world has no tokens: all have equal length
+            # a world has no tokens: all have equal length
+            session.observe(ids_R, scores_RF, np.ones(len(ids_R)))
             rounds += 1
         if not rounds:
             raise InputError(
-                f"{policy} requested no rollout at step {at} with {limit}: its rule must request at least one."
+                f"{policy} requested no rollout at step {at} with {limit}: its rule must request "
+                "at least one."
             )
         ended = session.end()
         batch, kept_R, advantages_R = ended.batch, ended.kept_R, ended.advantages_R
         assert batch is not None
         if len(kept_R) < len(batch):
-            # A row counts as often as it is kept. A trainer takes the mean over kept rows, the world over all rows.
-            advantages_R = advantages_R * np.bincount(kept_R, minlength=len(batch)) * len(batch) / len(kept_R)
+            # A row counts as often as it is kept. A trainer takes the mean over kept rows, the
+            # world over all rows.
+            advantages_R = (
+                advantages_R * np.bincount(kept_R, minlength=len(batch)) * len(batch) / len(kept_R)
+            )
         world.learn(advantages_R)
         rollouts += len(batch)
-        yield {"step": at, "rollouts": rollouts, "success": world.success(), **_figures(batch, rounds)} | {
+        yield {
+            "step": at,
+            "rollouts": rollouts,
+            "success": world.success(),
+            **_figures(batch, rounds),
+        } | {
             name: x for name, x in ended.metrics.items() if name.startswith(("share/", "mixture/"))
         }
 
 
-def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, generate: int) -> tuple[int, Budget]:
+def _limit(
+    budget: Budget | int, bounds: Bounds, prompts: int, pool: int, generate: int
+) -> tuple[int, Budget]:
     """The rollouts that a step trains on, and the budget of what it may generate."""
     if isinstance(budget, Budget):
         if (rollouts := rollouts_alone(budget)) is None:
             raise InputError(
-                f"budget={budget!r}: a world has neither token costs nor domains. Use Budget(rollouts=...)."
+                f"budget={budget!r}: a world has neither token costs nor domains. Use "
+                "Budget(rollouts=...)."
             )
         return rollouts, replace(bounds.filled(budget), rollouts=rollouts * generate)
     rows = check_integer("budget", budget, 1)
@@ -150,7 +185,8 @@ def _limit(budget: Budget | int, bounds: Bounds, prompts: int, pool: int, genera
 
 
 def _loader(ids: list[Id], prompts: int, seed: int) -> Iterator[list[Id]]:
-    """Batches of different prompts in shuffled epochs. A last batch that is not full is dropped, as in TRL."""
+    """Batches of different prompts in shuffled epochs. A last batch that is not full is dropped, as
+    in TRL."""
     rng = np.random.default_rng([seed, 3])
     while True:
         order = rng.permutation(len(ids))

@@ -22,7 +22,8 @@ from budgetalloc.errors import (
 
 __all__ = ["HARD_TAIL", "SEEN_ONCE", "SHOWN", "U_SHAPE", "Learner", "Task", "World"]
 
-_CLIP, _BETA1, _BETA2, _EPS = 1.0, 0.9, 0.999, 1e-8  # of the gradient's norm, and of Adam: defaults of TRL's trainer
+# of the gradient's norm, and of Adam: defaults of TRL's trainer
+_CLIP, _BETA1, _BETA2, _EPS = 1.0, 0.9, 0.999, 1e-8
 _FEATURE_NORM = 40.0  # large enough for the gradient to be clipped
 _SPEED = 31.0  # factor of the learning rate: see `Task`
 
@@ -48,22 +49,25 @@ class World(Protocol):
 class Task:
     """The settings of a `Learner`. The presets are `U_SHAPE`, `HARD_TAIL` and `SEEN_ONCE`.
 
-    Defaults from `own` on were set so that *uniform* allocation has about the same curves as on the tiny language model
-    of `budgetalloc demo`. No policies were compared to choose them.
+    Defaults from `own` on were set so that *uniform* allocation has about the same curves as on the
+    tiny language model of `budgetalloc demo`. No policies were compared to choose them.
 
     Args:
-        skills: For each skill (right, wrong, shown): the right strategy, the wrong one or a tuple of equally likely
-            wrong ones (0 to `strategies` - 1), and the initial probability of the right one, in (0, 1).
+        skills: For each skill (right, wrong, shown): the right strategy, the wrong one or a tuple
+            of equally likely wrong ones (0 to `strategies` - 1), and the initial probability of the
+            right one, in (0, 1).
         coins: The probability of reward 1 of each trap, for any strategy.
         per_skill: Prompts of each skill and trap.
         held_out: Prompts of each skill that success is measured on.
         dims: Shared dimensions.
-        own: Share of a prompt's features that its skill does not share with all other skills, in (0, 1): a small value
-            gives much transfer and much interference.
-        doubt: Strength of the shared direction that moves every skill away from its preferred strategy at the start.
+        own: Share of a prompt's features that its skill does not share with all other skills, in
+            (0, 1): a small value gives much transfer and much interference.
+        doubt: Strength of the shared direction that moves every skill away from its preferred
+            strategy at the start.
         noise: Share of `own` that is the prompt's own, not its skill's, in [0, 1).
         offset: Standard deviation of a prompt's starting logits around its skill's.
-        other: Initial probability of all strategies that are neither right nor wrong, in (0, 1), if there are any.
+        other: Initial probability of all strategies that are neither right nor wrong, in (0, 1), if
+            there are any.
         strategies: Number of strategies, at least 4.
 
     >>> everything_else = tuple(range(1, 12))  # eleven ways to be wrong: a failure teaches little about the twelfth
@@ -86,34 +90,54 @@ class Task:
 
     def __post_init__(self) -> None:
         if not check_list("Task(skills=...)", self.skills, "(right, wrong, shown) for each skill"):
-            raise InputError("Task(skills=()): nothing can be learned. Give (right, wrong, shown) for each skill.")
+            raise InputError(
+                "Task(skills=()): nothing can be learned. Give (right, wrong, shown) for each "
+                "skill."
+            )
         check_integer("strategies", self.strategies, 4, 10**3)
         for at, skill in enumerate(self.skills):
             if not _is_skill(skill, self.strategies):
                 raise InputError(
-                    f"Task(skills[{at}]={shown(skill)}): give different strategies from 0 to {self.strategies - 1} and "
+                    f"Task(skills[{at}]={shown(skill)}): give different strategies from 0 to "
+                    f"{self.strategies - 1} and "
                     "a probability between 0 and 1, such as (0, 3, 0.25) or (0, (1, 2, 3), 0.25)."
                 )
         for name in ("per_skill", "held_out", "dims"):
             check_integer(name, getattr(self, name), 1, 10**5)
-        bounds = {"own": (1e-6, 1), "noise": (0, 1), "other": (1e-12, 0.99), "doubt": (0, 9), "offset": (0, 9)}
+        bounds = {
+            "own": (1e-6, 1),
+            "noise": (0, 1),
+            "other": (1e-12, 0.99),
+            "doubt": (0, 9),
+            "offset": (0, 9),
+        }
         for name, (low, high) in bounds.items():
             if not (is_number(getattr(self, name)) and low <= getattr(self, name) <= high):
-                raise InputError(f"Task({name}={shown(getattr(self, name))}): use a number from {low:g} to {high:g}.")
+                raise InputError(
+                    f"Task({name}={shown(getattr(self, name))}): use a number from {low:g} to "
+                    f"{high:g}."
+                )
         coins = check_list("Task(coins=...)", self.coins, "a probability for each trap")
         if not all(is_number(coin) and 0 <= coin <= 1 for coin in coins):
-            raise InputError(f"Task(coins={shown(self.coins)}): each is a probability, from 0 to 1.")
+            raise InputError(
+                f"Task(coins={shown(self.coins)}): each is a probability, from 0 to 1."
+            )
 
 
 def _is_skill(skill: Any, strategies: int) -> bool:
-    """Whether this is (right, wrong or a tuple of wrong ones, shown): different strategies and a probability."""
+    """Whether this is (right, wrong or a tuple of wrong ones, shown): different strategies and a
+    probability."""
     if not isinstance(skill, (tuple, list)) or len(skill) != 3:
         return False
     right, wrong, chance = skill
     chosen = (right, *_all_of(wrong))
     if not all(is_number(x) for x in (*chosen, chance)):
         return False
-    return all(x in range(strategies) for x in chosen) and 1 < len(chosen) == len(set(chosen)) and 0 < chance < 1
+    return (
+        all(x in range(strategies) for x in chosen)
+        and 1 < len(chosen) == len(set(chosen))
+        and 0 < chance < 1
+    )
 
 
 def _all_of(wrong: Any) -> list[Any]:
@@ -126,7 +150,8 @@ SHOWN = (
     *(0.72, 0.64, 0.54, 0.44, 0.34, 0.25, 0.18, 0.12),
     *(0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01),
 )
-"""The rates of the skills before training, here and in the demo's language: about half of all groups of 8 are equal."""
+"""The rates of the skills before training, here and in the demo's language: about half of all
+groups of 8 are equal."""
 # As in that language, every strategy is right for three skills: initially common, medium and rare.
 _SKILLS = tuple((k % 8, (k + 3 + k // 8) % 8, start) for k, start in enumerate(SHOWN))
 U_SHAPE = Task(_SKILLS, coins=(0.25, 0.12))
@@ -138,14 +163,16 @@ SEEN_ONCE = replace(U_SHAPE, per_skill=185)
 
 
 class Learner:
-    """A toy language model to screen ideas: a softmax policy over K strategies whose skills share all parameters.
+    """A toy language model to screen ideas: a softmax policy over K strategies whose skills share
+    all parameters.
 
-    The logits of prompt i are `start_i + f_i @ theta[:, :K] + doubt_i * (c @ theta[:, K])`. The features f_i are the
-    sum of a part c that all prompts have in common, a random part of the skill, and a small part of the prompt. Two
-    skills with the same right strategy therefore help each other, and they hurt each other if one's right strategy is
-    the other's wrong one. doubt_i points from the skill's preferred strategy at the start to the alternative, so rare
-    skills help each other and hurt mastered ones. `learn` is one exact policy-gradient step by Adam with the gradient's
-    norm clipped at 1, as in TRL's trainer.
+    The logits of prompt i are `start_i + f_i @ theta[:, :K] + doubt_i * (c @ theta[:, K])`. The
+    features f_i are the sum of a part c that all prompts have in common, a random part of the
+    skill, and a small part of the prompt. Two skills with the same right strategy therefore help
+    each other, and they hurt each other if one's right strategy is the other's wrong one. doubt_i
+    points from the skill's preferred strategy at the start to the alternative, so rare skills help
+    each other and hurt mastered ones. `learn` is one exact policy-gradient step by Adam with the
+    gradient's norm clipped at 1, as in TRL's trainer.
 
     Args:
         task: The task to learn.
@@ -153,7 +180,8 @@ class Learner:
         seed: Seeds features, prompts, rollouts and coins.
 
     Raises:
-        InputError: an unknown id, a rate that is not positive, or not one finite advantage for each rollout.
+        InputError: an unknown id, a rate that is not positive, or not one finite advantage for each
+            rollout.
 
     >>> world = Learner(seed=0)
     >>> len(world.ids), round(world.success(), 3)
@@ -174,7 +202,9 @@ class Learner:
         self.task, self.rate = task, rate
         self._rng = np.random.default_rng([seed, 0])
         build = np.random.default_rng([seed, 1])
-        traps = tuple((k % task.strategies, (k + 3) % task.strategies, 0.5) for k in range(len(task.coins)))
+        traps = tuple(
+            (k % task.strategies, (k + 3) % task.strategies, 0.5) for k in range(len(task.coins))
+        )
         right, wrong, start = zip(*task.skills, *traps, strict=True)
         self._right_S = np.array(right)
         self._coin_S = np.array([np.nan] * len(task.skills) + list(task.coins))
@@ -206,7 +236,8 @@ class Learner:
         self.theta = np.zeros((n, task.strategies + 1))
         """The parameters: a column for each strategy, and one for the doubt."""
         self._moments, self._updates = np.zeros((2, *self.theta.shape)), 0
-        self._rows: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # prompts and strategies since the update
+        # prompts and strategies since the update
+        self._rows: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
 
     def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
         """Samples a strategy for each row and returns its reward, 0 or 1, shape (R,)."""
@@ -218,14 +249,20 @@ class Learner:
         self._rows.append((at_R, strategy_R))
         return self.pay(at_R, strategy_R, toss_R2[:, 1])
 
-    def pay(self, ids_R: NDArray[np.int64], strategy_R: NDArray[np.int64], toss_R: FloatArray) -> FloatArray:
-        """The reward of each rollout's strategy, shape (R,). `toss_R` is uniform on [0, 1). A subclass may grade."""
+    def pay(
+        self, ids_R: NDArray[np.int64], strategy_R: NDArray[np.int64], toss_R: FloatArray
+    ) -> FloatArray:
+        """The reward of each rollout's strategy, shape (R,). `toss_R` is uniform on [0, 1). A
+        subclass may grade."""
         skill_R = self._pool.skill_P[ids_R]
         coin_R = self._coin_S[skill_R]
-        return np.where(np.isnan(coin_R), strategy_R == self._right_S[skill_R], toss_R < coin_R).astype(np.float64)
+        return np.where(
+            np.isnan(coin_R), strategy_R == self._right_S[skill_R], toss_R < coin_R
+        ).astype(np.float64)
 
     def learn(self, advantages_R: ArrayLike) -> None:
-        """One update by the mean over all rollouts since the last update, in their order, shape (R,)."""
+        """One update by the mean over all rollouts since the last update, in their order, shape
+        (R,)."""
         gradient = self.gradient(advantages_R)
         self._rows.clear()
         gradient *= min(1.0, _CLIP / (float(np.linalg.norm(gradient)) + 1e-6))
@@ -237,12 +274,14 @@ class Learner:
         self.theta += self.rate * _SPEED * mean / (np.sqrt(square) + _EPS)
 
     def gradient(self, advantages_R: ArrayLike) -> FloatArray:
-        """The gradient that `learn` follows: of mean(advantage * log probability) since the last update."""
+        """The gradient that `learn` follows: of mean(advantage * log probability) since the last
+        update."""
         rows = sum(len(at_R) for at_R, _ in self._rows)
         advantages = check_array("advantages_R", advantages_R, "one number per rollout")
         if advantages.shape != (rows,) or not rows or not np.isfinite(advantages).all():
             raise InputError(
-                f"advantages_R has shape {advantages.shape} for {rows} rollouts since the last update: roll out first, "
+                f"advantages_R has shape {advantages.shape} for {rows} rollouts since the last "
+                "update: roll out first, "
                 "and give a finite number for each."
             )
         at_R, strategy_R = (np.concatenate(column) for column in zip(*self._rows, strict=True))
@@ -256,9 +295,14 @@ class Learner:
         return np.column_stack([asked.features_PD.T @ error_PK, self._common * doubt]) / rows
 
     def success(self) -> float:
-        """Mean probability of the right strategy over held-out prompts, traps left out; exact, in [0, 1]."""
+        """Mean probability of the right strategy over held-out prompts, traps left out; exact, in
+        [0, 1]."""
         held = self._held_out
-        return float(self._probabilities(held)[np.arange(len(held.skill_P)), self._right_S[held.skill_P]].mean())
+        return float(
+            self._probabilities(held)[
+                np.arange(len(held.skill_P)), self._right_S[held.skill_P]
+            ].mean()
+        )
 
     def rates(self, ids_P: Iterable[Any]) -> FloatArray:
         """The true rates: each prompt's current probability of reward 1, shape (P,)."""
@@ -286,7 +330,8 @@ class Learner:
         wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(self.ids)), None)
         if wrong is not None:
             raise InputError(
-                f"The id {wrong!r} is not a prompt of this world: use 0 to {len(self.ids) - 1} (world.ids)."
+                f"The id {wrong!r} is not a prompt of this world: use 0 to {len(self.ids) - 1} "
+                "(world.ids)."
             )
         return np.array(ids, dtype=np.int64)
 

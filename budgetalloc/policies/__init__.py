@@ -1,4 +1,5 @@
-"""Allocation policies: functions that compose a belief, a value and a solver, and return a `Policy`."""
+"""Allocation policies: functions that compose a belief, a value and a solver, and return a
+`Policy`."""
 
 from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.composition import knapsack, thompson, uniform

@@ -26,7 +26,8 @@ __all__ = ["IDLE", "PRIOR", "adaptive", "first_groups", "sampled", "towards_unso
 
 IDLE = 0.98  # discount of the evidence at each step
 PRIOR = (0.3, 0.3)
-_ENOUGH = 1.6  # mass of a belief with which single rollouts are compared: a prior of 0.6 and one rollout
+# mass of a belief with which single rollouts are compared: a prior of 0.6 and one rollout
+_ENOUGH = 1.6
 
 
 def sampled(
@@ -42,48 +43,55 @@ def sampled(
     explore: float = 0.0,
     seed: int = 0,
 ) -> Policy:
-    """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's drawn rate p.
+    """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's
+    drawn rate p.
 
-    With power=(1, 1) the weight is the standard deviation of a 0/1 reward. With (1, 2), the default, its square is also
-    multiplied by 1 - p, as in Knapsack RL (arXiv 2509.25849) and VADE (2511.18902): mastered prompts get few rollouts,
-    prompts with rare successes many. The Thompson draw of p explores prompts with little evidence.
+    With power=(1, 1) the weight is the standard deviation of a 0/1 reward. With (1, 2), the
+    default, its square is also multiplied by 1 - p, as in Knapsack RL (arXiv 2509.25849) and VADE
+    (2511.18902): mastered prompts get few rollouts, prompts with rare successes many. The Thompson
+    draw of p explores prompts with little evidence.
 
-    There is no importance weighting: every rollout has the same weight in the loss. The expected gradient of a step is
-    therefore that of a weighted mean of the success rates. The weights are those of the draw, divided by each prompt's
-    deviation if the advantages are. At known rates, power (1, 2) and scaled advantages the weight is sqrt(1-p).
-    `weight="prompt"` of `group_advantages` equalises the prompts that were drawn; it does not undo the draw.
+    There is no importance weighting: every rollout has the same weight in the loss. The expected
+    gradient of a step is therefore that of a weighted mean of the success rates. The weights are
+    those of the draw, divided by each prompt's deviation if the advantages are. At known rates,
+    power (1, 2) and scaled advantages the weight is sqrt(1-p). `weight="prompt"` of
+    `group_advantages` equalises the prompts that were drawn; it does not undo the draw.
 
-    The posterior baseline allows groups of one: a step can cover as many prompts as it has rollouts. Evidence is
-    discounted at every step rather than at a visit, because a visit may be a single rollout. The belief about a prompt
-    without visits returns to the prior, and the prompt is drawn again.
+    The posterior baseline allows groups of one: a step can cover as many prompts as it has
+    rollouts. Evidence is discounted at every step rather than at a visit, because a visit may be a
+    single rollout. The belief about a prompt without visits returns to the prior, and the prompt is
+    drawn again.
 
-    If rollouts have costs, weights are divided by the square root of the cost of a rollout, and prompts that are long
-    relative to their answers get groups (`least_groups`). Under quotas the rollouts are first divided between the
-    domains in proportion to their total weights, within the quotas, and then drawn in each domain.
+    If rollouts have costs, weights are divided by the square root of the cost of a rollout, and
+    prompts that are long relative to their answers get groups (`least_groups`). Under quotas the
+    rollouts are first divided between the domains in proportion to their total weights, within the
+    quotas, and then drawn in each domain.
 
-    Of a pool of more than 131,072 prompts, and more than 128 for each rollout, a step sees about so many, drawn anew at
-    each step. The chances of a prompt are those of a draw from the whole pool, and the decision is several times as
-    fast. Under quotas or a limit of tokens it sees all.
+    Of a pool of more than 131,072 prompts, and more than 128 for each rollout, a step sees about so
+    many, drawn anew at each step. The chances of a prompt are those of a draw from the whole pool,
+    and the decision is several times as fast. Under quotas or a limit of tokens it sees all.
 
     Args:
         power: i and j, integers from 0 to 16.
         draw: Draw p from the belief; otherwise E[p^i (1-p)^j] under the belief is used.
         prior, discount, idle: As in `BetaEstimator`.
-        groups: An integer from 0 to 4. Above 0, a prompt with a vague belief (a mass below 1.6 rollouts) gets either
-            nothing or a group: the larger the less is known (`first_groups`), and at least `groups`. Advantages are
-            then divided by the expected deviation of the prompt (scale "group"). With 0, all prompts may get single
-            rollouts, and advantages are divided by their root mean square (scale "rms").
-        estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such as a
-            `TrackingEstimator`.
-        unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p instead, from 0 to 1.
-            Above 0, so are all rollouts of unvisited prompts. Shared beliefs otherwise treat a class of unsolved
-            prompts as hopeless, and give it too few rollouts.
-        explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It also reaches prompts whose
-            weight is near 0.
+        groups: An integer from 0 to 4. Above 0, a prompt with a vague belief (a mass below 1.6
+            rollouts) gets either nothing or a group: the larger the less is known (`first_groups`),
+            and at least `groups`. Advantages are then divided by the expected deviation of the
+            prompt (scale "group"). With 0, all prompts may get single rollouts, and advantages are
+            divided by their root mean square (scale "rms").
+        estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such
+            as a `TrackingEstimator`.
+        unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p
+            instead, from 0 to 1. Above 0, so are all rollouts of unvisited prompts. Shared beliefs
+            otherwise treat a class of unsolved prompts as hopeless, and give it too few rollouts.
+        explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It also
+            reaches prompts whose weight is near 0.
         seed: Seeds the draws.
 
     Raises:
-        InputError: an argument out of range; `estimator` together with one of the arguments that it replaces.
+        InputError: an argument out of range; `estimator` together with one of the arguments that it
+            replaces.
 
     >>> from budgetalloc import Budget
     >>> policy = sampled(seed=0)
@@ -94,15 +102,22 @@ def sampled(
     try:
         i, j = (check_integer("power", x, 0, 16) for x in power)
     except (TypeError, ValueError) as error:  # InputError is a ValueError
-        raise InputError(f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2).") from error
+        raise InputError(
+            f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2)."
+        ) from error
     check_flag("draw", draw)
     check_integer("groups", groups, 0, 4)
-    unsolved, explore = check_number("unsolved", unsolved, 0, 1), check_number("explore", explore, 0, 1)
+    unsolved, explore = (
+        check_number("unsolved", unsolved, 0, 1),
+        check_number("explore", explore, 0, 1),
+    )
     if estimator is None:
         estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
         beliefs = f"prior={prior!r}, discount={discount}, idle={idle}"
     elif (prior, discount, idle) != (PRIOR, 1.0, IDLE):
-        raise InputError(f"estimator={estimator}: leave out prior, discount and idle, which it replaces.")
+        raise InputError(
+            f"estimator={estimator}: leave out prior, discount and idle, which it replaces."
+        )
     else:
         beliefs = f"estimator={estimator}"
 
@@ -114,7 +129,9 @@ def sampled(
             weights_P *= belief.spread_P
         np.sqrt(weights_P, out=weights_P)
         if unsolved:
-            weights_P = towards_unsolved(weights_P, np.sqrt(belief.moment(0, 2)), view.cold_P, unsolved)
+            weights_P = towards_unsolved(
+                weights_P, np.sqrt(belief.moment(0, 2)), view.cold_P, unsolved
+            )
         least_P: IntArray | int = 1
         if (costs := view.priced) is not None:
             prompt_costs_P, costs_P = costs
@@ -136,7 +153,10 @@ def sampled(
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]
             if groups:
                 least = np.maximum(
-                    least, first_groups(mass_P[rows], len(weights) + view.left_out, rollouts, idle, groups)
+                    least,
+                    first_groups(
+                        mass_P[rows], len(weights) + view.left_out, rollouts, idle, groups
+                    ),
                 )
             alone = replace(budget, rollouts=rollouts, quotas=None)
             if isinstance(least, int):
@@ -145,7 +165,10 @@ def sampled(
 
         if budget.quotas is None:
             return drawn(slice(None), budget.rollouts)
-        domains, counts_P = Domains.of(view.domains_P, budget), np.zeros(len(view.ids_P), dtype=np.int64)
+        domains, counts_P = (
+            Domains.of(view.domains_P, budget),
+            np.zeros(len(view.ids_P), dtype=np.int64),
+        )
         total_D = totals_of_domains(weights_P, domains, view.rng).tolist()
         for rows, rollouts in zip(domains.rows_D, total_D, strict=True):
             if rollouts:
@@ -162,7 +185,8 @@ def sampled(
 def towards_unsolved(
     weights_P: FloatArray, failure_P: FloatArray, cold_P: NDArray[np.bool_], share: float
 ) -> FloatArray:
-    """Weights of which this share is proportional to the failure rates 1 - p; all of it for prompts never visited.
+    """Weights of which this share is proportional to the failure rates 1 - p; all of it for prompts
+    never visited.
 
     >>> towards_unsolved(np.array([3.0, 1.0, 0.0]), np.array([0.5, 0.5, 0.8]), np.array([False, False, True]), 0.5)
     array([0.625, 0.375, 0.8  ])
@@ -175,15 +199,20 @@ def towards_unsolved(
     return mixed_P
 
 
-def first_groups(mass_P: FloatArray, prompts: int, rollouts: int, idle: float, least: int) -> IntArray:
-    """The group size of each prompt, from 1 to 4, with which its belief weighs 1.6 rollouts when it returns.
+def first_groups(
+    mass_P: FloatArray, prompts: int, rollouts: int, idle: float, least: int
+) -> IntArray:
+    """The group size of each prompt, from 1 to 4, with which its belief weighs 1.6 rollouts when it
+    returns.
 
-    A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts) of the evidence is
-    left. A single rollout can then be compared with what the first visit has shown. If less than a quarter is left,
-    each prompt is visited about once, and its first group is all that it is compared with.
+    A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts)
+    of the evidence is left. A single rollout can then be compared with what the first visit has
+    shown. If less than a quarter is left, each prompt is visited about once, and its first group is
+    all that it is compared with.
 
     Args:
-        mass_P: The mass alpha + beta of each belief, shape (P,). From 1.6 on a prompt gets single rollouts.
+        mass_P: The mass alpha + beta of each belief, shape (P,). From 1.6 on a prompt gets single
+            rollouts.
         prompts, rollouts: Of the pool, and of a step.
         idle: Discount of the evidence at each step.
         least: Smallest group of a prompt with a mass below 1.6.
@@ -200,22 +229,28 @@ def first_groups(mass_P: FloatArray, prompts: int, rollouts: int, idle: float, l
     return groups_P
 
 
-def adaptive(*, features: Features | None = None, explore: float = 0.0, rounds: int = 1, seed: int = 0) -> Policy:
-    """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the posterior baseline.
+def adaptive(
+    *, features: Features | None = None, explore: float = 0.0, rounds: int = 1, seed: int = 0
+) -> Policy:
+    """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the
+    posterior baseline.
 
-    A prompt with history gets single rollouts, a prompt without history a group of 2, or of up to 4 in a pool so large
-    that history fades before a prompt returns (`first_groups`).
-    The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
-    settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has them as arguments.
+    A prompt with history gets single rollouts, a prompt without history a group of 2, or of up to 4
+    in a pool so large that history fades before a prompt returns (`first_groups`). The policy asks
+    a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
+    settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has
+    them as arguments.
 
     Args:
-        features: Features of the prompts, by which they share what is learned. The beliefs are then those of a
-            `TrackingEstimator`, and half of the rollouts are drawn in proportion to 1 - p (`unsolved` of `sampled`). A
-            prompt whose success its features predict well gets single rollouts from the start.
+        features: Features of the prompts, by which they share what is learned. The beliefs are then
+            those of a `TrackingEstimator`, and half of the rollouts are drawn in proportion to 1 -
+            p (`unsolved` of `sampled`). A prompt whose success its features predict well gets
+            single rollouts from the start.
         explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
-        rounds: Generations of a step. With 3, groups start with 2 rollouts at most, and double twice while all fail
-            (`growing`), because the outcomes of this step say more about a prompt than beliefs that are several steps
-            old. A step then waits for the longest rollout of each round.
+        rounds: Generations of a step. With 3, groups start with 2 rollouts at most, and double
+            twice while all fail (`growing`), because the outcomes of this step say more about a
+            prompt than beliefs that are several steps old. A step then waits for the longest
+            rollout of each round.
         seed: Seeds the draws.
 
     >>> adaptive()

@@ -12,7 +12,16 @@ from budgetalloc.beliefs.rewards import as_rewards, check_rewards
 from budgetalloc.beliefs.variance import bernoulli_variance
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
-__all__ = ["EPS", "Baseline", "Scale", "Weight", "group_advantages", "posterior_mean", "sum_until", "whitened"]
+__all__ = [
+    "EPS",
+    "Baseline",
+    "Scale",
+    "Weight",
+    "group_advantages",
+    "posterior_mean",
+    "sum_until",
+    "whitened",
+]
 
 Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
 Scale = Literal["group", "batch", "rms", "whiten", "whiten_tokens", "none"]
@@ -31,7 +40,8 @@ def group_advantages(
     lengths_R: ArrayLike | None = None,
     round_R: ArrayLike | None = None,
 ) -> FloatArray:
-    """Reward minus baseline, scaled and weighted, one per rollout; the rows of a group need not be adjacent.
+    """Reward minus baseline, scaled and weighted, one per rollout; the rows of a group need not be
+    adjacent.
 
     A rollout whose reward is NaN or None is left out of all statistics and gets advantage 0.
 
@@ -39,39 +49,42 @@ def group_advantages(
         rewards_R: Rewards, shape (R,).
         ids_R: The prompt of each rollout, shape (R,).
         baseline: "group", the mean of the group (GRPO, arXiv 2402.03300); a group of one gets 0.
-            "loo", the mean of the others in the group (RLOO, arXiv 2402.14740); a group of one gets 0.
-            "batch", the mean of all rewards (REINFORCE++, arXiv 2501.03262). It supports groups of one.
-            "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the belief before this
-            step. It does not depend on the rollout's own reward, hence it is unbiased, and it supports groups of one.
-            With `round_R`, the others are those of the same and of earlier rounds.
-            "policy", a rule of the policy's own, for trainers: here pass its result, `step.expected_success(...)`.
-            An array, shape (R,): the baseline of each rollout.
-        scale: "none". "group", divided by the standard deviation of the group. Under "posterior" this is the Bernoulli
-            deviation sqrt(m(1-m)) of the baseline m, at least that of m = 0.05, which does not depend on the rollout's
-            own reward either.
-            "batch", divided by the standard deviation of all rewards, as TRL's `scale_rewards="batch"`.
-            "rms", divided by the root mean square of all advantages.
-            "whiten", minus the mean of all advantages, then divided by their standard deviation (SPO, arXiv 2509.13232;
-            REINFORCE++).
-            "whiten_tokens", the same with every rollout counted once for each of its L tokens (SPO++, arXiv 2608.24870,
-            eq. 5): the mean is sum L A / sum L, the variance sum L (A - mean)^2 / (sum L - 1). Use it if the loss
-            averages over tokens.
-        weight: "rollout", every rollout has the same weight. "prompt", every prompt has: rows are multiplied by mean
-            count / count. With "posterior" and no scale, the expected gradient then does not depend on the counts; with
-            "loo", it does not among counts of at least 2. This holds for a loss that averages over rollouts. Under a
-            mean over tokens (TRL's default, "dapo"), a rollout's weight is also proportional to its length.
-        belief_R: For "posterior": the belief about each row's prompt before this step, `policy.belief(ids_R)`.
+            "loo", the mean of the others in the group (RLOO, arXiv 2402.14740); a group of one gets
+            0. "batch", the mean of all rewards (REINFORCE++, arXiv 2501.03262). It supports groups
+            of one. "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b)
+            the belief before this step. It does not depend on the rollout's own reward, hence it is
+            unbiased, and it supports groups of one. With `round_R`, the others are those of the
+            same and of earlier rounds. "policy", a rule of the policy's own, for trainers: here
+            pass its result, `step.expected_success(...)`. An array, shape (R,): the baseline of
+            each rollout.
+        scale: "none". "group", divided by the standard deviation of the group. Under "posterior"
+            this is the Bernoulli deviation sqrt(m(1-m)) of the baseline m, at least that of m =
+            0.05, which does not depend on the rollout's own reward either. "batch", divided by the
+            standard deviation of all rewards, as TRL's `scale_rewards="batch"`. "rms", divided by
+            the root mean square of all advantages. "whiten", minus the mean of all advantages, then
+            divided by their standard deviation (SPO, arXiv 2509.13232; REINFORCE++).
+            "whiten_tokens", the same with every rollout counted once for each of its L tokens
+            (SPO++, arXiv 2608.24870, eq. 5): the mean is sum L A / sum L, the variance sum L (A -
+            mean)^2 / (sum L - 1). Use it if the loss averages over tokens.
+        weight: "rollout", every rollout has the same weight. "prompt", every prompt has: rows are
+            multiplied by mean count / count. With "posterior" and no scale, the expected gradient
+            then does not depend on the counts; with "loo", it does not among counts of at least 2.
+            This holds for a loss that averages over rollouts. Under a mean over tokens (TRL's
+            default, "dapo"), a rollout's weight is also proportional to its length.
+        belief_R: For "posterior": the belief about each row's prompt before this step,
+            `policy.belief(ids_R)`.
         lengths_R: For "whiten_tokens": the tokens of each rollout, at least 0, shape (R,).
-        round_R: For "posterior": the round of each rollout, integers from 0, shape (R,), if a policy decided in rounds.
-            Whether a prompt gets more rollouts then depends on its outcomes, and a baseline that later rounds enter is
-            biased. The baselines "group", "loo" and "batch" are biased then in any case.
+        round_R: For "posterior": the round of each rollout, integers from 0, shape (R,), if a
+            policy decided in rounds. Whether a prompt gets more rollouts then depends on its
+            outcomes, and a baseline that later rounds enter is biased. The baselines "group", "loo"
+            and "batch" are biased then in any case.
 
     Returns:
         Advantages, shape (R,).
 
     Raises:
-        InputError: lengths differ, an option is unknown, "posterior" has no belief or rewards outside [0, 1], or
-            "whiten_tokens" has no tokens.
+        InputError: lengths differ, an option is unknown, "posterior" has no belief or rewards
+            outside [0, 1], or "whiten_tokens" has no tokens.
 
     >>> group_advantages([1, 0, 0, 0, 1], ["a", "a", "a", "a", "b"], scale="none")
     array([ 0.75, -0.25, -0.25, -0.25,  0.  ])
@@ -84,7 +97,11 @@ def group_advantages(
     array([ 0.91, -0.91, -0.91, -0.91])
     """
     ids = check_ids(ids_R, "ids_R")
-    rewards = check_rewards(rewards_R, len(ids)) if _is(baseline, "posterior") else as_rewards(rewards_R, len(ids))
+    rewards = (
+        check_rewards(rewards_R, len(ids))
+        if _is(baseline, "posterior")
+        else as_rewards(rewards_R, len(ids))
+    )
     check_choice("scale", scale, get_args(Scale))
     check_choice("weight", weight, get_args(Weight))
     _, group_R = factorize(ids)
@@ -117,7 +134,10 @@ def group_advantages(
         advantages = advantages / (np.sqrt(bernoulli_variance(base_R)) + EPS)
     elif scale == "group":
         if not (_is(baseline, "group") or _is(baseline, "loo")) and (n_R[scored_R] == 1).any():
-            raise InputError("scale='group' has no deviation for a group of one: use another, such as scale='batch'.")
+            raise InputError(
+                "scale='group' has no deviation for a group of one: use another, such as "
+                "scale='batch'."
+            )
         deviation_R = np.where(scored_R, rewards - sum_R / np.maximum(n_R, 1), 0.0)
         advantages = advantages / (np.sqrt(_group_sum(deviation_R**2, group_R) / others_R) + EPS)
     if weight == "prompt" and scored_R.any():
@@ -127,7 +147,8 @@ def group_advantages(
 
 
 def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:
-    """Advantages minus their mean, divided by their standard deviation; row r counts `counted_R[r]` times, at least 0.
+    """Advantages minus their mean, divided by their standard deviation; row r counts `counted_R[r]`
+    times, at least 0.
 
     >>> whitened(np.array([0.5, 0.1, 0.4]), np.array([2.0, 2.0, 0.0])).round(2)  # 0.2, -0.2 and 0.1 over sqrt(0.16 / 3)
     array([ 0.87, -0.87,  0.43])
@@ -141,9 +162,13 @@ def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:
 
 
 def posterior_mean(
-    success_R: FloatArray, group_R: NDArray[np.int64], belief_R: Beta | None, round_R: NDArray[np.int64] | None = None
+    success_R: FloatArray,
+    group_R: NDArray[np.int64],
+    belief_R: Beta | None,
+    round_R: NDArray[np.int64] | None = None,
 ) -> FloatArray:
-    """The posterior mean of each row's prompt after the other rows of its group, except those of later rounds.
+    """The posterior mean of each row's prompt after the other rows of its group, except those of
+    later rounds.
 
     NaN rows are no evidence. Without `round_R`, all rows are of one round.
 
@@ -156,7 +181,8 @@ def posterior_mean(
     if not isinstance(belief_R, Beta) or len(belief_R) != len(success_R):
         given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else shown(belief_R)
         raise InputError(
-            f"belief_R={given}: baseline='posterior' needs the belief before the step about the prompt of each of "
+            f"belief_R={given}: baseline='posterior' needs the belief before the step about the "
+            "prompt of each of "
             f"the {len(success_R)} rows: belief_R=policy.belief(ids_R)."
         )
     scored_R = ~np.isnan(success_R)
@@ -176,12 +202,16 @@ def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
     return np.asarray(np.bincount(group_R, weights=x_R)[group_R]) if len(x_R) else x_R
 
 
-def sum_until(x_R: FloatArray, group_R: NDArray[np.int64], round_R: NDArray[np.int64]) -> FloatArray:
+def sum_until(
+    x_R: FloatArray, group_R: NDArray[np.int64], round_R: NDArray[np.int64]
+) -> FloatArray:
     """For each row, the sum over its group's rows of the same and of earlier rounds."""
     if not len(x_R):
         return x_R
     rounds = int(round_R.max()) + 1
-    sums_GK = np.bincount(group_R * rounds + round_R, weights=x_R, minlength=(group_R.max() + 1) * rounds)
+    sums_GK = np.bincount(
+        group_R * rounds + round_R, weights=x_R, minlength=(group_R.max() + 1) * rounds
+    )
     return np.asarray(sums_GK.reshape(-1, rounds).cumsum(axis=1)[group_R, round_R])
 
 
@@ -190,23 +220,37 @@ def _rounds(round_R: ArrayLike | None, rows: int) -> NDArray[np.int64] | None:
         return None
     array = check_array("round_R", round_R, "the round of each rollout")
     if array.shape != (rows,) or not (np.isin(array, np.arange(1 + rows))).all():
-        raise InputError(f"round_R={shown(round_R)}: give a round, an integer from 0, for each of {rows} rollouts.")
+        raise InputError(
+            f"round_R={shown(round_R)}: give a round, an integer from 0, for each of {rows} "
+            "rollouts."
+        )
     return array.astype(np.int64)
 
 
 def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:
     if lengths_R is None:
-        raise InputError("scale='whiten_tokens' counts tokens: pass lengths_R, the tokens of each rollout.")
+        raise InputError(
+            "scale='whiten_tokens' counts tokens: pass lengths_R, the tokens of each rollout."
+        )
     lengths = check_array("lengths_R", lengths_R, "the tokens of each rollout")
     if lengths.shape != (rows,) or not (np.isfinite(lengths) & (lengths >= 0)).all():
-        raise InputError(f"lengths_R={shown(lengths_R)}: give a number of tokens for each of {rows} rollouts.")
+        raise InputError(
+            f"lengths_R={shown(lengths_R)}: give a number of tokens for each of {rows} rollouts."
+        )
     return lengths
 
 
 def _given(baseline: object, rows: int) -> FloatArray:
     if isinstance(baseline, str):
-        raise InputError(f"baseline={shown(baseline)}: use one of {get_args(Baseline)} or an array, one per rollout.")
-    array = check_array("baseline", baseline, f"one of {get_args(Baseline)} or one number per rollout")
+        raise InputError(
+            f"baseline={shown(baseline)}: use one of {get_args(Baseline)} or an array, one per "
+            "rollout."
+        )
+    array = check_array(
+        "baseline", baseline, f"one of {get_args(Baseline)} or one number per rollout"
+    )
     if array.shape != (rows,) or not np.isfinite(array).all():
-        raise InputError(f"baseline has shape {array.shape} for {rows} rollouts: give a finite number for each.")
+        raise InputError(
+            f"baseline has shape {array.shape} for {rows} rollouts: give a finite number for each."
+        )
     return array

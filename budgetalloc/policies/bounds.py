@@ -1,4 +1,5 @@
-"""The candidate prompts of a decision and the bounds of group sizes, with defaults from the policy's needs."""
+"""The candidate prompts of a decision and the bounds of group sizes, with defaults from the
+policy's needs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +21,11 @@ class Bounds:
     """Candidates and bounds of group sizes, as arguments of trainers, simulations and configs.
 
     Args:
-        candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
+        candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the
+            whole dataset.
         floor: Fewest rollouts of each candidate prompt.
-        cap: Most rollouts of a prompt; None is 8 times the trainer's group size, or more if there are too few prompts.
+        cap: Most rollouts of a prompt; None is 8 times the trainer's group size, or more if there
+            are too few prompts.
         min_group: Smallest non-empty group.
         quantum: Counts are multiples of it.
 
@@ -47,11 +50,12 @@ class Bounds:
         min_group: int | None = None,
         quantum: int = 1,
     ) -> "Bounds":
-        """The bounds, with the policy's needs as defaults. The default floor is 2 with one candidate, else 0.
+        """The bounds, with the policy's needs as defaults. The default floor is 2 with one
+        candidate, else 0.
 
         Raises:
-            InputError: `candidates` is neither a positive integer nor "all", or a bound is no integer of at least 1 (0
-                for the floor).
+            InputError: `candidates` is neither a positive integer nor "all", or a bound is no
+                integer of at least 1 (0 for the floor).
         """
         candidates = needs.candidates if candidates is None else candidates
         if not (isinstance(candidates, str) and candidates == "all"):
@@ -59,7 +63,8 @@ class Bounds:
                 candidates = check_integer("candidates", candidates, 1)
             except InputError as error:
                 raise InputError(
-                    f"candidates={shown(candidates)}: use 1, a larger integer or 'all'.", argument="candidates"
+                    f"candidates={shown(candidates)}: use 1, a larger integer or 'all'.",
+                    argument="candidates",
                 ) from error
         check_integer("quantum", quantum, 1)
         for name, value, low in (("floor", floor, 0), ("cap", cap, 1), ("min_group", min_group, 1)):
@@ -84,12 +89,17 @@ class Bounds:
         Raises:
             BudgetError: the bounds contradict `rollouts` or each other.
         """
-        rollouts, prompts = check_integer("rollouts", rollouts, 1), check_integer("prompts", prompts, 1)
+        rollouts, prompts = (
+            check_integer("rollouts", rollouts, 1),
+            check_integer("prompts", prompts, 1),
+        )
         group, cap = check_integer("group", group, 0), self.cap
         if cap is None:
             widest = max(8 * group, -(-rollouts // prompts), self.floor, self.min_group)
             cap = -(-widest // self.quantum) * self.quantum
-        return Budget(rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group)
+        return Budget(
+            rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group
+        )
 
     def filled(self, budget: Budget) -> Budget:
         """The budget, with these bounds in place of those that it leaves open.
@@ -108,14 +118,17 @@ class Bounds:
         """The number of candidates that `offer` returns for a batch and a pool of these sizes."""
         return pool if self.candidates == "all" else min(self.candidates * batch, pool)
 
-    def offer(self, batch_P: Sequence[Id], pool_P: Iterable[Id], seed: int, step: int) -> Sequence[Id]:
+    def offer(
+        self, batch_P: Sequence[Id], pool_P: Iterable[Id], seed: int, step: int
+    ) -> Sequence[Id]:
         """The candidates: the batch, followed by prompts drawn from the pool, or the whole pool.
 
         Args:
             batch_P: The prompts of the loader's batch, each once.
             pool_P: All prompts, each once, in the same order on every process; a `Pool` is fastest.
             seed: Seed of the policy.
-            step: Number of the step; the draw depends on the seed, the step, the batch and the pool.
+            step: Number of the step; the draw depends on the seed, the step, the batch and the
+                pool.
 
         >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], ["a", "b", "c", "d", "e"], seed=0, step=0)
         ['a', 'b', 'e', 'd']

@@ -9,7 +9,14 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
 from budgetalloc.budget import IntArray, rollouts_alone
-from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, check_number, shown
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    check_choice,
+    check_function,
+    check_number,
+    shown,
+)
 from budgetalloc.policies.costs.prices import per_cost
 from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
@@ -34,9 +41,11 @@ def uniform(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """The same count for every prompt, as in plain GRPO; the remainder goes to prompts redrawn at each step.
+    """The same count for every prompt, as in plain GRPO; the remainder goes to prompts redrawn at
+    each step.
 
-    Attached to a trainer, this policy does not change the training. The estimator only provides metrics.
+    Attached to a trainer, this policy does not change the training. The estimator only provides
+    metrics.
 
     Args:
         prior, discount, idle: As in `BetaEstimator`.
@@ -53,7 +62,13 @@ def uniform(
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
-    return Policy(f"uniform({_settings(estimator)}, seed={seed})", decide, estimator, seed, Needs(keep_batch=True))
+    return Policy(
+        f"uniform({_settings(estimator)}, seed={seed})",
+        decide,
+        estimator,
+        seed,
+        Needs(keep_batch=True),
+    )
 
 
 def knapsack(
@@ -69,15 +84,16 @@ def knapsack(
 ) -> Policy:
     """Spends the budget where the value expected under the belief is largest.
 
-    Use `knapsack` to move rollouts between the prompts of a batch, and `thompson` over a pool. The rule does not
-    explore: over a pool much larger than the budget it keeps choosing prompts that it has seen, and is worse than
-    `uniform` in real training.
+    Use `knapsack` to move rollouts between the prompts of a batch, and `thompson` over a pool. The
+    rule does not explore: over a pool much larger than the budget it keeps choosing prompts that it
+    has seen, and is worse than `uniform` in real training.
 
     Args:
         value: The value of n rollouts of a prompt, such as `mixed_group`.
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
-        solver: None is `greedy`. If tokens are limited together with rollouts or quotas, it is `highs`, or for rollouts
-            and more than 4,000 values a price on tokens, which is nearly exact (`solvers.lagrangian`).
+        solver: None is `greedy`. If tokens are limited together with rollouts or quotas, it is
+            `highs`, or for rollouts and more than 4,000 values a price on tokens, which is nearly
+            exact (`solvers.lagrangian`).
         time_limit: Seconds for a decision of `ba.highs` or `ba.ortools`; by default 10.
         prior, discount, idle: As in `BetaEstimator`.
         seed: Seeds the ties.
@@ -93,13 +109,18 @@ def knapsack(
     if time_limit is not None:
         if solver not in (highs, ortools):
             raise InputError(
-                f"time_limit={time_limit!r}: only solver=ba.highs and solver=ba.ortools search for a time."
+                f"time_limit={time_limit!r}: only solver=ba.highs and solver=ba.ortools search for "
+                "a time."
             )
         check_number("time_limit", time_limit, 0, 1e6, without=(0,))
         solver = partial(solver, time_limit=time_limit)
 
     def decide(view: View) -> IntArray:
-        believed: Belief = view.belief_P if belief == "posterior" else Point(view.belief_P.mean, view.belief_P.spread_P)
+        believed: Belief = (
+            view.belief_P
+            if belief == "posterior"
+            else Point(view.belief_P.mean, view.belief_P.spread_P)
+        )
         return spend(believed, per_cost(value, view.priced), view, solver)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
@@ -116,10 +137,12 @@ def thompson(
     idle: float = 0.999,
     seed: int = 0,
 ) -> Policy:
-    """Draws every prompt's rate from its belief, then spends the budget as if the draws were the true rates.
+    """Draws every prompt's rate from its belief, then spends the budget as if the draws were the
+    true rates.
 
-    The draws explore: a prompt with little evidence sometimes gets one of high value. VADE (arXiv 2511.18902) and MoPPS
-    (2507.04632) select prompts by Thompson sampling; here the draws also determine the counts.
+    The draws explore: a prompt with little evidence sometimes gets one of high value. VADE (arXiv
+    2511.18902) and MoPPS (2507.04632) select prompts by Thompson sampling; here the draws also
+    determine the counts.
 
     Args:
         value, solver, prior, discount, idle: As in `knapsack`.
@@ -137,19 +160,25 @@ def thompson(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
-    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True))
+    return Policy(
+        name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True)
+    )
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:
     """Counts of largest total value, from a table of values only as wide as the solution needs.
 
-    For concave values, counts below the width of the table are optimal without the limit too. The table therefore
-    doubles until all counts are below its width.
+    For concave values, counts below the width of the table are optimal without the limit too. The
+    table therefore doubles until all counts are below its width.
     """
     budget = view.budget
-    several = budget.tokens is not None and (budget.rollouts is not None or budget.quotas is not None)
+    several = budget.tokens is not None and (
+        budget.rollouts is not None or budget.quotas is not None
+    )
     large = len(belief) * budget.counts > _EXACT_CELLS
-    solve = solver or (greedy if not several else priced if large and budget.rollouts is not None else highs)
+    solve = solver or (
+        greedy if not several else priced if large and budget.rollouts is not None else highs
+    )
     domains = {"domains_P": view.domains_P} if budget.quotas is not None else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
@@ -174,7 +203,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
             continue
         if solver is not None and not _are_counts(counts_P, len(belief)):
             raise InputError(
-                f"solver={_name(solver)} returned {shown(counts_P)}: return an integer count for each prompt."
+                f"solver={_name(solver)} returned {shown(counts_P)}: return an integer count for "
+                "each prompt."
             )
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
             return counts_P
@@ -182,7 +212,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
 
 
 def _fair_share(view: View) -> Value:
-    """A value whose gains per token are equal for all prompts and fall with n, so that counts differ by at most one."""
+    """A value whose gains per token are equal for all prompts and fall with n, so that counts
+    differ by at most one."""
     two_resources = view.budget.rollouts is not None
     price_P = np.ones(len(view.belief_P)) if two_resources or view.costs_P is None else view.costs_P
 
@@ -196,11 +227,17 @@ def _fair_share(view: View) -> Value:
 def _check_rule(value: Any, solver: Any) -> None:
     check_function("value", value, "(belief, counts_N) -> values_PN, such as ba.mixed_group")
     if solver is not None:
-        check_function("solver", solver, "(values_PN, costs_P, budget) -> counts_P, such as ba.greedy")
+        check_function(
+            "solver", solver, "(values_PN, costs_P, budget) -> counts_P, such as ba.greedy"
+        )
 
 
 def _are_counts(counts_P: Any, prompts: int) -> bool:
-    return isinstance(counts_P, np.ndarray) and counts_P.shape == (prompts,) and counts_P.dtype.kind in "iu"
+    return (
+        isinstance(counts_P, np.ndarray)
+        and counts_P.shape == (prompts,)
+        and counts_P.dtype.kind in "iu"
+    )
 
 
 def _name(value: Value | Solver) -> str:

@@ -40,8 +40,8 @@ class CountedRollouts:
         self._requested.update(dict(zip(some.tolist(), counts_P[some].tolist(), strict=True)))
 
     def observe(self, at_R: IntArray) -> None:
-        """Adds observed rollouts, any number before the first request. Raises `InputError`, and adds none, if a prompt
-        then has more than were requested."""
+        """Adds observed rollouts, any number before the first request. Raises `InputError`, and
+        adds none, if a prompt then has more than were requested."""
         if not self.begun:
             return
         new = Counter(at_R.tolist())
@@ -49,7 +49,8 @@ class CountedRollouts:
             at = min(over)
             earlier = f" after {self._observed[at]} before" if self._observed[at] else ""
             raise InputError(
-                f"ids_R holds {new[at]} rollouts of {self.ids_P[at]!r}{earlier}, and {self._requested[at]} were "
+                f"ids_R holds {new[at]} rollouts of {self.ids_P[at]!r}{earlier}, and "
+                f"{self._requested[at]} were "
                 "requested in this step: observe each rollout once, and no others."
             )
         self._observed.update(new)

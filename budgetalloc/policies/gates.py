@@ -30,22 +30,25 @@ def gate(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """Rolls out prompts whose predicted success rate lies between `lo` and `hi`, in groups of equal size.
+    """Rolls out prompts whose predicted success rate lies between `lo` and `hi`, in groups of equal
+    size.
 
-    A prompt outside the bounds passes with probability `explore`: changes of its rate are noticed. As many of the
-    passing prompts as fit into the budget are chosen at random. If too few pass, other prompts are added at random, and
-    the budget is spent exactly. The rule and its defaults are ours.
+    A prompt outside the bounds passes with probability `explore`: changes of its rate are noticed.
+    As many of the passing prompts as fit into the budget are chosen at random. If too few pass,
+    other prompts are added at random, and the budget is spent exactly. The rule and its defaults
+    are ours.
 
-    The rule is about rates, not variance. For graded success the rate is the mean: a prompt that always earns 0.5
-    passes, although it has no gradient. `vade` and `cures` leave it out.
+    The rule is about rates, not variance. For graded success the rate is the mean: a prompt that
+    always earns 0.5 passes, although it has no gradient. `vade` and `cures` leave it out.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
         lo, hi: Bounds of the rates that pass, both excluded; lo in [0, 1), hi in (lo, 1].
-        predict: Returns the rates from a view; NaN passes. The default is the mean of the belief, with NaN for prompts
-            never seen. If it depends on other state that changes, a resumed run differs.
-        explore: Probability that a prompt outside the bounds passes, in [0, 1]. With 0, it may never be rolled out
-            again.
+        predict: Returns the rates from a view; NaN passes. The default is the mean of the belief,
+            with NaN for prompts never seen. If it depends on other state that changes, a resumed
+            run differs.
+        explore: Probability that a prompt outside the bounds passes, in [0, 1]. With 0, it may
+            never be rolled out again.
         discount, idle: As in `BetaEstimator`.
         seed: Seeds the draws.
 
@@ -56,7 +59,9 @@ def gate(
     array([0, 8, 0, 8])
     """
     if predict is not None:
-        check_function("predict", predict, "of a View that returns one rate for each of its prompts")
+        check_function(
+            "predict", predict, "of a View that returns one rate for each of its prompts"
+        )
     check_number("lo", lo, 0, 1, without=(1,))
     check_number("hi", hi, lo, 1, without=(lo,))
 
@@ -67,26 +72,35 @@ def gate(
             rate_P = check_array("predict(view)", predict(view), "one rate for each prompt")
         if rate_P.shape != (len(view.ids_P),):
             raise InputError(
-                f"predict={predictor_name(predict)} gave shape {rate_P.shape}: give one rate for each prompt."
+                f"predict={predictor_name(predict)} gave shape {rate_P.shape}: give one rate for "
+                "each prompt."
             )
         return np.asarray(np.isnan(rate_P) | ((lo < rate_P) & (rate_P < hi)))
 
-    settings = f"group={group}, lo={lo}, hi={hi}, predict={predictor_name(predict)}, explore={explore}"
+    settings = (
+        f"group={group}, lo={lo}, hi={hi}, predict={predictor_name(predict)}, explore={explore}"
+    )
     name = f"gate({settings}, discount={discount}, idle={idle}, seed={seed})"
-    estimator, needs = BetaEstimator(discount=discount, idle=idle), Needs(candidates="all", baseline="group")
+    estimator, needs = (
+        BetaEstimator(discount=discount, idle=idle),
+        Needs(candidates="all", baseline="group"),
+    )
     return Policy(name, pass_or_explore(passes, group, explore), estimator, seed, needs)
 
 
 def pass_or_explore(
     passes: Callable[[View], NDArray[np.bool_]], group: int, explore: float
 ) -> Callable[[View], IntArray]:
-    """The rule that takes prompts that pass or are explored in random order, and then the others."""
+    """The rule that takes prompts that pass or are explored in random order, and then the
+    others."""
     check_integer("group", group, 1)
     check_number("explore", explore, 0, 1)
 
     def decide(view: View) -> IntArray:
         explore_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
-        return ranked((passes(view) | (explore_draw_P < explore)) + order_draw_P + 1e-12, group, view)
+        return ranked(
+            (passes(view) | (explore_draw_P < explore)) + order_draw_P + 1e-12, group, view
+        )
 
     return decide
 

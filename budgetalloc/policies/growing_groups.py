@@ -25,32 +25,39 @@ def growing(
     rounds: int | None = None,
     wants_more: WantsMore | None = None,
 ) -> Policy:
-    """Starts every group with `first` rollouts and doubles it while it wants more, by default while all of them fail.
+    """Starts every group with `first` rollouts and doubles it while it wants more, by default while
+    all of them fail.
 
-    `policy` chooses the prompts and plans their counts. A group starts with `first` rollouts, or with its planned count
-    if that is smaller. It grows to `most`, or to its planned count if that is larger. As many groups start at once as
-    can be expected to spend the budget: by the beliefs, a group of n grows with the probability E[(1-p)^n]. If they
-    need less, further prompts start; if they need more, the last groups of a random order do not grow. The budget is
-    spent exactly.
+    `policy` chooses the prompts and plans their counts. A group starts with `first` rollouts, or
+    with its planned count if that is smaller. It grows to `most`, or to its planned count if that
+    is larger. As many groups start at once as can be expected to spend the budget: by the beliefs,
+    a group of n grows with the probability E[(1-p)^n]. If they need less, further prompts start; if
+    they need more, the last groups of a random order do not grow. The budget is spent exactly.
 
-    Whether a group grows depends on its own outcomes, and on whether the budget suffices if all groups before it in
-    that order grow as far as they can. The final counts therefore do not depend on which groups end first. A trainer
-    that can extend a group while others are still being generated does so (verl, `Needs.by_group`). Others, such as
-    TRL, generate whole rounds, with the same counts: a dozen rounds or more. If groups may reach the cap, verl
-    generates whole rounds too. With `rounds`, a step has whole rounds, and the last one spends what is left: first on
-    groups that want more, then on prompts that have not started. Use it where every round costs time, as in TRL.
+    Whether a group grows depends on its own outcomes, and on whether the budget suffices if all
+    groups before it in that order grow as far as they can. The final counts therefore do not depend
+    on which groups end first. A trainer that can extend a group while others are still being
+    generated does so (verl, `Needs.by_group`). Others, such as TRL, generate whole rounds, with the
+    same counts: a dozen rounds or more. If groups may reach the cap, verl generates whole rounds
+    too. With `rounds`, a step has whole rounds, and the last one spends what is left: first on
+    groups that want more, then on prompts that have not started. Use it where every round costs
+    time, as in TRL.
 
-    Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its outcomes is biased.
+    Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its
+    outcomes is biased.
 
     The two policies share one state: use only the new one afterwards.
 
     Args:
-        policy: Plans the counts, in one round, with a budget in rollouts. If all candidates have been started, the
-            rest of the budget extends their groups in a last round.
+        policy: Plans the counts, in one round, with a budget in rollouts. If all candidates have
+            been started, the rest of the budget extends their groups in a last round.
         first: Rollouts to start a group with, at least 1.
-        most: Rollouts that a group may grow to, at least `first`. The last of `rounds` may exceed it.
-        rounds: Most rounds of a step, at least 2; None for as many as needed. Two rollouts become eight in 3.
-        wants_more: From the tally of the step to the prompts whose groups go on, shape (P,), each by its own outcomes.
+        most: Rollouts that a group may grow to, at least `first`. The last of `rounds` may exceed
+            it.
+        rounds: Most rounds of a step, at least 2; None for as many as needed. Two rollouts become
+            eight in 3.
+        wants_more: From the tally of the step to the prompts whose groups go on, shape (P,), each
+            by its own outcomes.
 
     >>> import budgetalloc as ba
     >>> policy = growing(ba.uniform(), most=4)
@@ -73,12 +80,15 @@ def growing(
             counts_P = decide(replace(view, budget=budget))
             if not isinstance(counts_P, np.ndarray):
                 raise UnsupportedError(
-                    f"growing({policy}) needs a policy that decides once a step, such as adaptive()."
+                    f"growing({policy}) needs a policy that decides once a step, such as "
+                    "adaptive()."
                 )
             return counts_P
 
         def bounds(counts_K: IntArray, budget: Budget) -> tuple[IntArray, IntArray]:
-            return np.minimum(counts_K, first), np.minimum(np.maximum(counts_K, most), budget.largest_group)
+            return np.minimum(counts_K, first), np.minimum(
+                np.maximum(counts_K, most), budget.largest_group
+            )
 
         def expected(view: View, counts_P: IntArray) -> FloatArray:
             at_K = np.flatnonzero(counts_P)
@@ -89,7 +99,9 @@ def growing(
             counts_P = plan(view, budget)
             spent = float(expected(view, counts_P).sum())
             if spent < total and not budget.fewest:  # further prompts can start
-                larger = replace(budget, rollouts=int(total * total / spent) // budget.quantum * budget.quantum)
+                larger = replace(
+                    budget, rollouts=int(total * total / spent) // budget.quantum * budget.quantum
+                )
                 with suppress(BudgetError):  # the prompts cannot take so many
                     larger.check(len(counts_P))
                     counts_P = np.where(counts_P > 0, counts_P, plan(view, larger))
@@ -114,18 +126,22 @@ def _in_turn(
     rounds: int | None,
     wants_more: WantsMore | None,
 ) -> Rounds:
-    """Starts the first `at_once` prompts of the queue, doubles their groups, and starts further prompts.
+    """Starts the first `at_once` prompts of the queue, doubles their groups, and starts further
+    prompts.
 
-    A group starts or grows if the budget suffices even if all groups before it in the queue grow to `most_K`, and those
-    after it stay as they are. What is granted later to a group behind another has left enough for that other. So what
-    is granted in the end does not depend on the order in which groups end. In the last of `rounds` all groups have
-    ended, and the first of the queue get what they want while the budget lasts.
+    A group starts or grows if the budget suffices even if all groups before it in the queue grow to
+    `most_K`, and those after it stay as they are. What is granted later to a group behind another
+    has left enough for that other. So what is granted in the end does not depend on the order in
+    which groups end. In the last of `rounds` all groups have ended, and the first of the queue get
+    what they want while the budget lasts.
     """
     budget, prompts = view.budget, len(view.belief_P)
     spending, quantum = Spending(budget, prompts), budget.quantum
     total = spending.left
     first_K, most_K = (-(-x_K // quantum) * quantum for x_K in (first_K, most_K))
-    first_K, most_K = (np.clip(x_K, budget.smallest_group, budget.largest_group) for x_K in (first_K, most_K))
+    first_K, most_K = (
+        np.clip(x_K, budget.smallest_group, budget.largest_group) for x_K in (first_K, most_K)
+    )
     if budget.fewest:  # all start
         at_once, first_K = len(queue), np.minimum(first_K, total // prompts // quantum * quantum)
     whole, tally = order_matters(budget, int(most_K.max())), Tally.empty(prompts)
@@ -150,7 +166,8 @@ def _in_turn(
             spending.spread_rest()
         elif (spending.counts_P == before_P).all():
             blocked = int(np.argmax(~over_K)) if not over_K.all() else len(queue)
-            if blocked < len(queue) and wants_K[blocked]:  # all before it have ended: it gets the rest
+            # all before it have ended: it gets the rest
+            if blocked < len(queue) and wants_K[blocked]:
                 spending.give(int(queue[blocked]), spending.left)
             if not waits and (spending.counts_P == before_P).all():
                 spending.spread_rest()
@@ -158,7 +175,8 @@ def _in_turn(
 
 
 def expected_sizes(belief_P: Beta, first_P: IntArray, most_P: IntArray) -> FloatArray:
-    """The expected size of groups that start with `first_P` rollouts and double to `most_P` while all fail, (P,).
+    """The expected size of groups that start with `first_P` rollouts and double to `most_P` while
+    all fail, (P,).
 
     >>> expected_sizes(Beta([1.0], [1.0]), np.array([2]), np.array([8]))  # 2 + 2 E[q^2] + 4 E[q^4] = 2 + 2/3 + 4/5
     array([3.46666667])

@@ -20,24 +20,32 @@ Hint = Callable[[list[Id]], Iterable[Id] | None]
 
 
 def on_all_fail(
-    policy: Policy, hint: Hint, *, rollouts: int = 8, unhinted: int = 1, share: float = 0.125, fewest: int = 4
+    policy: Policy,
+    hint: Hint,
+    *,
+    rollouts: int = 8,
+    unhinted: int = 1,
+    share: float = 0.125,
+    fewest: int = 4,
 ) -> Policy:
-    """Spends part of the budget on rollouts with your hints, for prompts whose rollouts of the step all failed.
+    """Spends part of the budget on rollouts with your hints, for prompts whose rollouts of the step
+    all failed.
 
-    The trigger is that of NuRL (arXiv 2509.25666), which regenerates an all-fail group with a hint in all but one of
-    its rollouts. Guide (2506.13923) and XRPO's seeding (2510.06672) use it too. The content of a hint, and how the loss
-    treats its tokens, are your choice: Guide corrects the ratio to the prompt without the hint, NuRL gives hints only
-    in a second stage of training.
+    The trigger is that of NuRL (arXiv 2509.25666), which regenerates an all-fail group with a hint
+    in all but one of its rollouts. Guide (2506.13923) and XRPO's seeding (2510.06672) use it too.
+    The content of a hint, and how the loss treats its tokens, are your choice: Guide corrects the
+    ratio to the prompt without the hint, NuRL gives hints only in a second stage of training.
 
-    `policy` spends all but `share` of the budget. Then `hint(ids)` is called once, with every prompt whose successes of
-    this step are all 0, and returns those that have a hint. Each of these gets `rollouts - unhinted` rollouts in a
-    separate round with `step.hinted` True, as far as the reserve suffices. A last plain round gives each `unhinted`
-    rollouts and spends the rest on all prompts.
+    `policy` spends all but `share` of the budget. Then `hint(ids)` is called once, with every
+    prompt whose successes of this step are all 0, and returns those that have a hint. Each of these
+    gets `rollouts - unhinted` rollouts in a separate round with `step.hinted` True, as far as the
+    reserve suffices. A last plain round gives each `unhinted` rollouts and spends the rest on all
+    prompts.
 
-    Pass the rewards of the separate round with `hinted=True`, else `step.observe` raises `InputError`. They count
-    against the budget, but beliefs, memory and trigger ignore them. In `group_advantages` hinted rollouts need ids of
-    their own, unless you want groups that mix both kinds, as NuRL's do. The posterior baseline is that of the prompt
-    without a hint.
+    Pass the rewards of the separate round with `hinted=True`, else `step.observe` raises
+    `InputError`. They count against the budget, but beliefs, memory and trigger ignore them. In
+    `group_advantages` hinted rollouts need ids of their own, unless you want groups that mix both
+    kinds, as NuRL's do. The posterior baseline is that of the prompt without a hint.
 
     The two policies share one state: use only the new one afterwards.
 
@@ -46,8 +54,10 @@ def on_all_fail(
         hint: Your function. It must return the same result on every process.
         rollouts: Further rollouts of a prompt with a hint, at least 1.
         unhinted: How many of them are without the hint, 0 to `rollouts - 1`.
-        share: Reserved share of the budget, in (0, 1); our default. It is lowered if the rest could not be spent.
-        fewest: Failures of this step that the trigger needs, at least 1; our default. NuRL needs a whole group.
+        share: Reserved share of the budget, in (0, 1); our default. It is lowered if the rest could
+            not be spent.
+        fewest: Failures of this step that the trigger needs, at least 1; our default. NuRL needs a
+            whole group.
 
     >>> import budgetalloc as ba
     >>> policy = on_all_fail(ba.uniform(), lambda ids: [x for x in ids if x != "lost"], rollouts=4, share=0.25)
@@ -72,8 +82,14 @@ def on_all_fail(
     check_integer("fewest", fewest, 1)
 
     def with_hints(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
-        spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
-        failed_P = (tally.successes_P == 0) & (tally.scored_P >= fewest) & (spent_P < spending.budget.largest_group)
+        spending = Spending(
+            replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P
+        )
+        failed_P = (
+            (tally.successes_P == 0)
+            & (tally.scored_P >= fewest)
+            & (spent_P < spending.budget.largest_group)
+        )
         failed = np.flatnonzero(failed_P)
         failed = failed[np.argsort(-tally.scored_P[failed], kind="stable")]
         helped = _prompts_to_help(hint, view, failed)[: max(reserve // rollouts, 1)]
@@ -99,6 +115,7 @@ def _prompts_to_help(hint: Hint, view: View, failed: IntArray) -> IntArray:
     wanted = set(check_ids(answer, "hint(ids)"))
     if not wanted <= set(ids):
         raise InputError(
-            f"hint returned {sorted(map(str, wanted - set(ids)))}: return ids from its argument only, or None."
+            f"hint returned {sorted(map(str, wanted - set(ids)))}: return ids from its argument "
+            "only, or None."
         )
     return failed[[x in wanted for x in ids]]

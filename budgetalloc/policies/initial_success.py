@@ -27,20 +27,24 @@ COLUMNS = {"offline_successes": 0.0, "offline_rollouts": 0.0}
 
 
 def rescale_results(memory: Memory, scale: float, shift: float) -> None:
-    """Changes the measurement as if each success u had been scale * u + shift (`Policy.rescale`)."""
+    """Changes the measurement as if each success u had been scale * u + shift
+    (`Policy.rescale`)."""
     columns = memory.columns
     most = columns["offline_rollouts"]
-    columns["offline_successes"] = np.clip(scale * columns["offline_successes"] + shift * most, 0.0, most)
+    columns["offline_successes"] = np.clip(
+        scale * columns["offline_successes"] + shift * most, 0.0, most
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class InitialSuccess:
     """Each prompt's successes before training.
 
-    A measurement is charged to the run. While a candidate has fewer than `measure` rollouts, the steps give `measure`
-    to such candidates. These rollouts are observed, counted and logged like all others, but not trained on
-    (`untrained`). A run of B rollouts over P prompts has B - measure * P left for training, and trains nothing if this
-    is not positive. The first step logs the number of measuring steps.
+    A measurement is charged to the run. While a candidate has fewer than `measure` rollouts, the
+    steps give `measure` to such candidates. These rollouts are observed, counted and logged like
+    all others, but not trained on (`untrained`). A run of B rollouts over P prompts has B - measure
+    * P left for training, and trains nothing if this is not positive. The first step logs the
+    number of measuring steps.
 
     Args:
         given: Successes and rollouts by prompt.
@@ -52,7 +56,8 @@ class InitialSuccess:
 
     @classmethod
     def of(cls, offline: Offline) -> "InitialSuccess":
-        """The success rates from a policy's `offline` argument; raises `InputError` for anything else.
+        """The success rates from a policy's `offline` argument; raises `InputError` for anything
+        else.
 
         >>> InitialSuccess.of(8).measure, InitialSuccess.of({"a": (3, 8)}).given
         (8, {'a': (3, 8)})
@@ -64,12 +69,16 @@ class InitialSuccess:
                 return cls({}, check_integer("offline", offline, 1))
             except InputError as error:
                 raise InputError(
-                    f"offline={shown(offline)}: give a mapping from a prompt's id to its (successes, rollouts), the "
-                    "number of rollouts to measure each prompt with at the start of the run, or None."
+                    f"offline={shown(offline)}: give a mapping from a prompt's id to its "
+                    "(successes, rollouts), the "
+                    "number of rollouts to measure each prompt with at the start of the run, or "
+                    "None."
                 ) from error
         for name, pair in offline.items():
             if not isinstance(pair, Sequence) or len(pair) != 2:
-                raise InputError(f"offline[{name!r}]={shown(pair)}: give (successes, rollouts), such as (3, 8).")
+                raise InputError(
+                    f"offline[{name!r}]={shown(pair)}: give (successes, rollouts), such as (3, 8)."
+                )
             rollouts = check_integer(f"rollouts of offline[{name!r}]", pair[1], 0)
             check_number(f"successes of offline[{name!r}]", pair[0], 0, rollouts)
         return cls(dict(offline), 0)
@@ -77,11 +86,15 @@ class InitialSuccess:
     def __str__(self) -> str:
         return "given" if self.given else str(self.measure or None)
 
-    def results(self, ids_P: Sequence[Id], recall: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    def results(
+        self, ids_P: Sequence[Id], recall: Mapping[str, FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
         """Successes and rollouts of each prompt before training, shape (P,); both 0 if unknown."""
         if not self.given:
             return recall["offline_successes"], recall["offline_rollouts"]
-        both = np.array([self.given.get(name, (0.0, 0)) for name in ids_P], dtype=np.float64).reshape(-1, 2)
+        both = np.array(
+            [self.given.get(name, (0.0, 0)) for name in ids_P], dtype=np.float64
+        ).reshape(-1, 2)
         return both[:, 0], both[:, 1]
 
     def missing(self, recall: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
@@ -89,7 +102,8 @@ class InitialSuccess:
         return recall["offline_rollouts"] < self.measure
 
     def learn(self, memory: Memory, visit: Visit) -> NDArray[np.bool_]:
-        """Adds the measurements of a visit to the memory; returns which visited prompts were trained on, shape (V,)."""
+        """Adds the measurements of a visit to the memory; returns which visited prompts were
+        trained on, shape (V,)."""
         at_V, columns = visit.at_V, memory.columns
         measured_V = columns["offline_rollouts"][at_V] < self.measure
         columns["offline_successes"][at_V] += np.where(measured_V, visit.successes_V, 0.0)
@@ -97,7 +111,8 @@ class InitialSuccess:
         return ~measured_V
 
     def measured_first(self, rule: Callable[[View], IntArray]) -> Callable[[View], IntArray]:
-        """A rule that first measures the candidates, in random order, and then follows this rule."""
+        """A rule that first measures the candidates, in random order, and then follows this
+        rule."""
 
         def decide(view: View) -> IntArray:
             if not self.measure or not (missing_P := self.missing(view.recall)).any():
@@ -105,7 +120,8 @@ class InitialSuccess:
             steps = -(-int(missing_P.sum()) * self.measure // (view.budget.rollouts or np.inf))
             if not view.step and steps > 1:
                 logger.warning(
-                    "offline=%d: the first %d steps measure %d prompts and train on nothing; give their results as a "
+                    "offline=%d: the first %d steps measure %d prompts and train on nothing; give "
+                    "their results as a "
                     "mapping, or check that the run is longer.",
                     self.measure,
                     steps,
@@ -117,7 +133,8 @@ class InitialSuccess:
         return decide
 
     def untrained(self, outcome: Outcome, expected_G: FloatArray) -> FloatArray:
-        """The expected success of each rollout from that of its prompt; NaN for rollouts that measure."""
+        """The expected success of each rollout from that of its prompt; NaN for rollouts that
+        measure."""
         if self.measure:
             expected_G = np.where(self.missing(outcome.recall_G), np.nan, expected_G)
         return np.asarray(expected_G[outcome.group_R])

@@ -31,24 +31,29 @@ __all__ = [
     "View",
 ]
 
-_SEEN, _A_ROLLOUT = 2**17, 128  # prompts of a large pool that a decision sees, at least, and for each rollout
+# prompts of a large pool that a decision sees, at least, and for each rollout
+_SEEN, _A_ROLLOUT = 2**17, 128
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The trainer settings that a policy needs, used where the user gives none (see `AdaptiveGRPOCallback`).
+    """The trainer settings that a policy needs, used where the user gives none (see
+    `AdaptiveGRPOCallback`).
 
     Args:
-        candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the whole dataset.
+        candidates: Prompts to choose among: 1, the batch's own; k, k times as many; "all", the
+            whole dataset.
         baseline, scale, weight: As in `group_advantages`; `None` is the trainer's own.
-        keep_batch: With one candidate, leave the batch unchanged: the policy observes and decides nothing.
+        keep_batch: With one candidate, leave the batch unchanged: the policy observes and decides
+            nothing.
         generate: Rollouts that a step may generate per rollout that it trains on.
         min_group: Smallest non-empty group; 1 if the baseline does not need groups.
         costs: Whether the decision weighs the cost of rollouts (`View.costs_P`).
-        by_group: Whether a decision in rounds may be resumed when some groups have ended and others have not
-            (`Tally.running_P`). What it requests in the end must not depend on which groups ended first.
-        part: Whether the decision draws prompts, such that about 131,000 of a larger pool, other ones at each step, can
-            stand for all of it (`seen_of`).
+        by_group: Whether a decision in rounds may be resumed when some groups have ended and others
+            have not (`Tally.running_P`). What it requests in the end must not depend on which
+            groups ended first.
+        part: Whether the decision draws prompts, such that about 131,000 of a larger pool, other
+            ones at each step, can stand for all of it (`seen_of`).
     """
 
     candidates: int | Literal["all"] = 1
@@ -76,17 +81,23 @@ class Needs:
             check_integer(name, getattr(self, name), 1)
 
     def seen_of(self, budget: Budget) -> int | None:
-        """About how many prompts of a large pool a decision sees, at least 128 for each rollout; None for all.
+        """About how many prompts of a large pool a decision sees, at least 128 for each rollout;
+        None for all.
 
-        It sees all if the budget has limits besides the rollouts: they may need a prompt that is left out. A floor
-        already has as many rollouts as prompts.
+        It sees all if the budget has limits besides the rollouts: they may need a prompt that is
+        left out. A floor already has as many rollouts as prompts.
 
         >>> Needs(part=True).seen_of(Budget(256, floor=0)), Needs(part=True).seen_of(Budget(8192, floor=0))
         (131072, 1048576)
         >>> Needs(part=True).seen_of(Budget(256, tokens=9e5)), Needs().seen_of(Budget(256))
         (None, None)
         """
-        if not self.part or budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
+        if (
+            not self.part
+            or budget.rollouts is None
+            or budget.tokens is not None
+            or budget.quotas is not None
+        ):
             return None
         return max(_SEEN, _A_ROLLOUT * budget.rollouts)
 
@@ -127,16 +138,25 @@ class View:
 
     @property
     def priced(self) -> tuple[FloatArray, FloatArray] | None:
-        """The cost of each prompt once a group, and of one rollout; None if unknown or if the budget limits tokens."""
+        """The cost of each prompt once a group, and of one rollout; None if unknown or if the
+        budget limits tokens."""
         if self.costs_P is None or self.budget.tokens is not None:
             return None
-        return np.zeros(len(self.costs_P)) if self.prompt_costs_P is None else self.prompt_costs_P, self.costs_P
+        return np.zeros(
+            len(self.costs_P)
+        ) if self.prompt_costs_P is None else self.prompt_costs_P, self.costs_P
 
     def rollouts_only(self, what: str) -> int:
-        """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has quotas."""
-        if self.budget.rollouts is None or self.budget.tokens is not None or self.budget.quotas is not None:
+        """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has
+        quotas."""
+        if (
+            self.budget.rollouts is None
+            or self.budget.tokens is not None
+            or self.budget.quotas is not None
+        ):
             raise UnsupportedError(
-                f"{self.budget}: {what} spends rollouts only. For tokens or quotas use ba.adaptive(), "
+                f"{self.budget}: {what} spends rollouts only. For tokens or quotas use "
+                "ba.adaptive(), "
                 "ba.knapsack() or ba.thompson()."
             )
         return int(self.budget.rollouts)
@@ -151,7 +171,8 @@ class Tally:
         scored_P: Rollouts with a success in [0, 1], n.
         low_P, high_P: Lowest and highest reward, on the trainer's scale; inf and -inf without any.
         graded_P: Sum of u(1-u) over the successes u; 0 if all are 0 or 1.
-        running_P: Whether rollouts of it are still being generated, with `Needs.by_group`; else False.
+        running_P: Whether rollouts of it are still being generated, with `Needs.by_group`; else
+            False.
 
     >>> tally = Tally.empty(2)
     >>> tally.add(np.array([0, 0, 1, 1]), np.array([0.2, 0.2, 0.2, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]))
@@ -173,7 +194,8 @@ class Tally:
         return cls(np.zeros(prompts), np.zeros(prompts), low_P, high_P, np.zeros(prompts), none_P)
 
     def add(self, at_R: IntArray, rewards_R: FloatArray, success_R: FloatArray) -> None:
-        """Adds rewards and successes, NaN for none, of rollouts of the prompts at these indices, shape (R,)."""
+        """Adds rewards and successes, NaN for none, of rollouts of the prompts at these indices,
+        shape (R,)."""
         scored_R = ~np.isnan(success_R)
         np.add.at(self.successes_P, at_R[scored_R], success_R[scored_R])
         np.add.at(self.scored_P, at_R[scored_R], 1.0)
@@ -182,7 +204,8 @@ class Tally:
         np.fmax.at(self.high_P, at_R, rewards_R)
 
     def variance(self) -> FloatArray:
-        """The variance of each prompt's successes, 0 without any, shape (P,); r (1-r) for 0/1 successes of mean r."""
+        """The variance of each prompt's successes, 0 without any, shape (P,); r (1-r) for 0/1
+        successes of mean r."""
         n_P = np.maximum(self.scored_P, 1)
         rate_P = self.successes_P / n_P
         return np.asarray(np.maximum(rate_P * (1 - rate_P) - self.graded_P / n_P, 0.0))
@@ -194,21 +217,24 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Hinted:
-    """Counts of rollouts to generate with the user's hint; a decision in rounds yields this instead of plain counts."""
+    """Counts of rollouts to generate with the user's hint; a decision in rounds yields this instead
+    of plain counts."""
 
     counts_P: IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """All rollouts of a step, from which a policy computes its own baseline before it learns from them.
+    """All rollouts of a step, from which a policy computes its own baseline before it learns from
+    them.
 
     Args:
         ids_G: The prompts that were rolled out.
         group_R: The index in `ids_G` of each rollout's prompt, shape (R,).
         success_R: The success of each rollout in [0, 1], NaN for none, shape (R,).
         belief_G: Beliefs before the step.
-        recall_G: Columns of the policy's memory before the step, one entry per prompt; empty without a memory.
+        recall_G: Columns of the policy's memory before the step, one entry per prompt; empty
+            without a memory.
         numbers: Numbers of the policy's memory before the step.
 
     >>> belief = Beta([0.5, 0.5], [0.5, 0.5])
@@ -227,7 +253,9 @@ class Outcome:
     @property
     def scored_G(self) -> FloatArray:
         """Rollouts of each prompt that have a success, shape (G,)."""
-        return np.bincount(self.group_R, ~np.isnan(self.success_R), len(self.ids_G)).astype(np.float64)
+        return np.bincount(self.group_R, ~np.isnan(self.success_R), len(self.ids_G)).astype(
+            np.float64
+        )
 
     @property
     def mean_G(self) -> FloatArray:
@@ -239,16 +267,19 @@ class Outcome:
 CostOf = Callable[[Sequence[Id], Beta], tuple[FloatArray, FloatArray]]
 """(ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout), shape (P,) each."""
 Rounds = Generator[IntArray | Hinted, Tally, None]
-"""A decision in rounds: a generator that yields counts, receives the tally, and returns when it wants no more."""
+"""A decision in rounds: a generator that yields counts, receives the tally, and returns when it
+wants no more."""
 Decide = Callable[[View], IntArray | Rounds]
 Expect = Callable[[Outcome], FloatArray]
-"""A baseline of the policy's own: the expected success of each rollout in [0, 1], NaN for one not to train on."""
+"""A baseline of the policy's own: the expected success of each rollout in [0, 1], NaN for one not
+to train on."""
 Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
 """(ids_R, rewards_R, rows, scores_RF by reward function, success_R) -> ascending indices of the rollouts to train on.
 If success_R is None, the rewards are the successes."""
 
 
-Seen = tuple[list[Id], FloatArray, FloatArray]  # prompts, rewards and successes of one round's rollouts
+# prompts, rewards and successes of one round's rollouts
+Seen = tuple[list[Id], FloatArray, FloatArray]
 
 
 class Deciding(Protocol):

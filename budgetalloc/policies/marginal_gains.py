@@ -1,4 +1,5 @@
-"""Spending by gain per rollout between a minimum and a maximum group size (the papers' N_low and N_up)."""
+"""Spending by gain per rollout between a minimum and a maximum group size (the papers' N_low and
+N_up)."""
 
 from collections.abc import Callable
 
@@ -11,18 +12,29 @@ from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import View
 from budgetalloc.values import Value
 
-__all__ = ["START", "UNIT", "gain_per_rollout", "mean_rollouts", "smallest", "spend_gains", "token_prices"]
+__all__ = [
+    "START",
+    "UNIT",
+    "gain_per_rollout",
+    "mean_rollouts",
+    "smallest",
+    "spend_gains",
+    "token_prices",
+]
 
 UNIT = 2.0**-40  # gains are multiples of it: sums are exact, and equal gains are ties
 START = 2.0**-3  # gain of the rollouts that every prompt gets first, above every other gain
 
 
-def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high: int, view: View) -> IntArray:
-    """Counts with the largest total gain: first `start_P` rollouts each, then by gain up to `high`, then evenly.
+def spend_gains(
+    gain: Callable[[IntArray], FloatArray], start_P: IntArray, high: int, view: View
+) -> IntArray:
+    """Counts with the largest total gain: first `start_P` rollouts each, then by gain up to `high`,
+    then evenly.
 
     Args:
-        gain: From counts_N to the gain per unit of cost of each rollout between one count and the next, shape (P, N),
-            below `START` and not rising with n.
+        gain: From counts_N to the gain per unit of cost of each rollout between one count and the
+            next, shape (P, N), below `START` and not rising with n.
         start_P: Rollouts that each prompt gets first, shape (P,).
         high: Most rollouts by gain, or the budget's smallest group if that is larger.
         view: The view of the decision.
@@ -41,7 +53,8 @@ def spend_gains(gain: Callable[[IntArray], FloatArray], start_P: IntArray, high:
 
 
 def gain_per_rollout(value: Value, belief: Belief, counts_N: ArrayLike) -> FloatArray:
-    """The gain of each rollout between one count and the next, starting from 0 rollouts, shape (P, N).
+    """The gain of each rollout between one count and the next, starting from 0 rollouts, shape (P,
+    N).
 
     >>> from budgetalloc import Point, mixed_group
     >>> gain_per_rollout(mixed_group, Point([0.5]), [2, 3, 5])  # 1/2, then 1/4 by one, then 3/16 by two
@@ -71,9 +84,11 @@ def mean_rollouts(view: View) -> int:
 
 
 def token_prices(view: View) -> FloatArray:
-    """The cost of a rollout relative to the cheapest prompt's if only tokens are limited, else 1, shape (P,).
+    """The cost of a rollout relative to the cheapest prompt's if only tokens are limited, else 1,
+    shape (P,).
 
-    Under a budget in tokens the solver divides gains by cost; a gain times this price ranks prompts regardless of cost.
+    Under a budget in tokens the solver divides gains by cost; a gain times this price ranks prompts
+    regardless of cost.
     """
     if view.budget.rollouts is not None or view.costs_P is None:
         return np.ones(len(view.ids_P))

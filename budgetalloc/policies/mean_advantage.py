@@ -10,10 +10,11 @@ __all__ = ["mean_advantage"]
 
 
 def mean_advantage(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> FloatArray:
-    """The mean absolute advantage of each group, in [0, 1], 0 if all rewards are equal, shape (groups,).
+    """The mean absolute advantage of each group, in [0, 1], 0 if all rewards are equal, shape
+    (groups,).
 
-    Advantages are GRPO's (r - mean) / deviation, with the deviation over n, not n - 1. If rewards take two values, and
-    a share m has the higher one, the result is 2 sqrt(m (1-m)).
+    Advantages are GRPO's (r - mean) / deviation, with the deviation over n, not n - 1. If rewards
+    take two values, and a share m has the higher one, the result is 2 sqrt(m (1-m)).
 
     Args:
         rewards_R: Finite rewards on any scale, shape (R,).

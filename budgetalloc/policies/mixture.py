@@ -1,4 +1,5 @@
-"""The mixture of domains: which share of a step's rollouts each domain gets, and how fast a forgotten one is seen."""
+"""The mixture of domains: which share of a step's rollouts each domain gets, and how fast a
+forgotten one is seen."""
 
 import math
 from collections.abc import Mapping
@@ -23,9 +24,11 @@ class Mixture:
     The rules are `policies.mixture_rules.Learn` and `policies.mixture_rules.Adept`.
 
     Args:
-        rule: "learn" is our own rule. "adept" (after arXiv 2501.12620) is a published bandit with the domains as arms.
-        probe: Lowest share of each domain, from 0 to 0.5, within its quota. A domain that is solved or seems hopeless
-            keeps it, so that a change is seen (`steps_to_see_fall`). If the domains cannot all have it, all get less.
+        rule: "learn" is our own rule. "adept" (after arXiv 2501.12620) is a published bandit with
+            the domains as arms.
+        probe: Lowest share of each domain, from 0 to 0.5, within its quota. A domain that is solved
+            or seems hopeless keeps it, so that a change is seen (`steps_to_see_fall`). If the
+            domains cannot all have it, all get less.
 
     >>> Mixture()
     Mixture(rule='learn', probe=0.02)
@@ -43,7 +46,8 @@ def check_mixture(mixture: Any) -> Mixture | None:
     """The mixture of this rule; None stays None.
 
     Args:
-        mixture: A rule's name, a `Mixture`, or a mapping with the arguments of `Mixture`, as a file has it.
+        mixture: A rule's name, a `Mixture`, or a mapping with the arguments of `Mixture`, as a file
+            has it.
 
     Raises:
         InputError: none of these, or an argument of the mapping that is unknown or out of range.
@@ -64,12 +68,16 @@ def check_mixture(mixture: Any) -> Mixture | None:
     return Mixture(mixture)  # type: ignore[arg-type]
 
 
-def shares_within(weights_D: FloatArray, low_D: FloatArray, high_D: FloatArray, probe: float) -> FloatArray:
-    """Shares in proportion to weights, within the quotas, and at least `probe` where the quotas allow it.
+def shares_within(
+    weights_D: FloatArray, low_D: FloatArray, high_D: FloatArray, probe: float
+) -> FloatArray:
+    """Shares in proportion to weights, within the quotas, and at least `probe` where the quotas
+    allow it.
 
     Args:
         weights_D: At least 0, shape (D,). If all are 0, the shares are as even as the quotas allow.
-        low_D, high_D: Lowest and highest share of each domain, which the sum 1 can satisfy, shape (D,).
+        low_D, high_D: Lowest and highest share of each domain, which the sum 1 can satisfy, shape
+            (D,).
         probe: The lowest share that a domain gets beyond its quota's.
 
     Returns:
@@ -89,13 +97,15 @@ def shares_within(weights_D: FloatArray, low_D: FloatArray, high_D: FloatArray, 
 def steps_to_see_fall(fall: float, probes: int, *, solved: float = 1.0, miss: float = 0.05) -> int:
     """Steps after which a fall of a domain's success is seen with probability 1 - `miss`, at worst.
 
-    The fall counts as seen once the mean success of the probes since the fall is below `solved` - `fall` / 2. After n
-    probes it is above that with probability of at most exp(-n KL(solved - fall / 2 || solved - fall)), the Chernoff
-    bound (Hoeffding 1963, theorem 1), for any success in [0, 1].
+    The fall counts as seen once the mean success of the probes since the fall is below `solved` -
+    `fall` / 2. After n probes it is above that with probability of at most exp(-n KL(solved - fall
+    / 2 || solved - fall)), the Chernoff bound (Hoeffding 1963, theorem 1), for any success in [0,
+    1].
 
     Args:
         fall: How far the success falls, above 0 and at most `solved`.
-        probes: Rollouts of the domain in a step, at least 1: `Mixture.probe` times the step's rollouts, rounded down.
+        probes: Rollouts of the domain in a step, at least 1: `Mixture.probe` times the step's
+            rollouts, rounded down.
         solved: Mean success before the fall, in (0, 1].
         miss: The probability of not seeing it, in (0, 1).
 

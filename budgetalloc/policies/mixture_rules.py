@@ -1,4 +1,5 @@
-"""The rules of a mixture: what the next rollouts of each domain are worth, learned from every step."""
+"""The rules of a mixture: what the next rollouts of each domain are worth, learned from every
+step."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -50,9 +51,10 @@ class DomainStep:
 def success_of_domains(step: DomainStep, domains: int) -> tuple[FloatArray, FloatArray]:
     """The mean success of each domain's prompts, and the variance of its error, shape (D,) each.
 
-    Prompt P with s successes in n rollouts counts with weight n / (k + n), where k is the mass of its belief's prior.
-    A prompt that was rolled out more than others therefore counts hardly more than they do, so that the estimate does
-    not move when the policy turns to harder prompts of the domain. The prior's mean counts as one prompt.
+    Prompt P with s successes in n rollouts counts with weight n / (k + n), where k is the mass of
+    its belief's prior. A prompt that was rolled out more than others therefore counts hardly more
+    than they do, so that the estimate does not move when the policy turns to harder prompts of the
+    domain. The prior's mean counts as one prompt.
 
     >>> ones = np.ones(3)
     >>> step = DomainStep(np.array([0, 0, 1]), np.array([99.0, 0, 0]), np.array([99.0, 9, 0]), ones, ones / 2,
@@ -74,14 +76,16 @@ def success_of_domains(step: DomainStep, domains: int) -> tuple[FloatArray, Floa
 
 
 def efficiency(moved_D: FloatArray, variance_D: FloatArray, taught_D: FloatArray) -> FloatArray:
-    """How much success moved for what was spent, relative to all domains: 1 is the mean, and the value without data.
+    """How much success moved for what was spent, relative to all domains: 1 is the mean, and the
+    value without data.
 
-    A rollout of a prompt with rate p can teach p (1 - p), the variance of its reward. `taught_D` is the sum over a
-    domain's rollouts. If all domains learned equally well, success would move by e times that, with e pooled from all
-    domains. The result is 1 + A (moved / (e taught) - 1), where A = (e taught)^2 / ((e taught)^2 + variance) is the
-    weight of the observation: it is near 1 where the expected movement is far above the error of measuring it. The
-    error is first subtracted from the movement, in squares. Movements down count as those up: they show that success
-    depends on training.
+    A rollout of a prompt with rate p can teach p (1 - p), the variance of its reward. `taught_D` is
+    the sum over a domain's rollouts. If all domains learned equally well, success would move by e
+    times that, with e pooled from all domains. The result is 1 + A (moved / (e taught) - 1), where
+    A = (e taught)^2 / ((e taught)^2 + variance) is the weight of the observation: it is near 1
+    where the expected movement is far above the error of measuring it. The error is first
+    subtracted from the movement, in squares. Movements down count as those up: they show that
+    success depends on training.
 
     Args:
         moved_D: Standard deviation of success over the memory, shape (D,).
@@ -104,22 +108,31 @@ def efficiency(moved_D: FloatArray, variance_D: FloatArray, taught_D: FloatArray
 
 
 class Learn:
-    """Our rule: what the beliefs say that a rollout teaches, times how much success has moved per rollout spent there.
+    """Our rule: what the beliefs say that a rollout teaches, times how much success has moved per
+    rollout spent there.
 
     After each step, for each domain:
 
-    1. Its success is `success_of_domains`. A prompt's rate p is its evidence, with that success as the prior's mean.
-    2. The rates are corrected by the mean surprise, success less predicted rate, of the domain's last 64 rollouts or
+    1. Its success is `success_of_domains`. A prompt's rate p is its evidence, with that success as
+    the prior's mean.
+    2. The rates are corrected by the mean surprise, success less predicted rate, of the domain's
+    last 64 rollouts or
        so. A fall that a few probes show therefore counts for all prompts of the domain at once.
-    3. No rate is below 1 / (n + 3), where n is the domain's rollouts in the evidence: at a rate of 1 / n, n rollouts
-       have no success with probability 0.37. A domain without success is given up slowly, and never for good.
-    4. Teaching is the mean of sqrt(p) (1 - p) over its prompts, weighted by itself, because a policy chooses prompts
+    3. No rate is below 1 / (n + 3), where n is the domain's rollouts in the evidence: at a rate of
+    1 / n, n rollouts
+       have no success with probability 0.37. A domain without success is given up slowly, and never
+       for good.
+    4. Teaching is the mean of sqrt(p) (1 - p) over its prompts, weighted by itself, because a
+    policy chooses prompts
        with a high value. It is near 0 in a domain that is solved or hopeless.
-    5. `efficiency` compares the movement of its success with what its rollouts could teach, over about 30 steps. It
-       falls to 0.05 where rewards are noise, and recovers as the evidence fades. The movement is the standard deviation
-       of its success over these steps, so that a fall and a rise do not cancel.
+    5. `efficiency` compares the movement of its success with what its rollouts could teach, over
+    about 30 steps. It
+       falls to 0.05 where rewards are noise, and recovers as the evidence fades. The movement is
+       the standard deviation of its success over these steps, so that a fall and a rise do not
+       cancel.
 
-    The weight is teaching times efficiency. Old steps are discounted by 1 - 1 / 30 a step, because the model moves.
+    The weight is teaching times efficiency. Old steps are discounted by 1 - 1 / 30 a step, because
+    the model moves.
 
     >>> rule = Learn(2)
     >>> rule.weights_D()
@@ -157,7 +170,9 @@ class Learn:
         rate_R = (step.mass_R * prior_R + step.successes_R) / (step.mass_R + step.rollouts_R)
 
         def summed(values_R: FloatArray) -> FloatArray:
-            return np.asarray(np.bincount(step.place_R, values_R, minlength=domains), dtype=np.float64)
+            return np.asarray(
+                np.bincount(step.place_R, values_R, minlength=domains), dtype=np.float64
+            )
 
         fade, counts_D = 1 - 1 / self.memory, step.counts_D(domains)
         rate_D = np.maximum(1 / self.memory, 1 / (old["steps"] + 1))
@@ -165,11 +180,15 @@ class Learn:
         surprise_D = left_D * old["surprise"] + summed(step.success_R - rate_R)
         surprised_D = left_D * old["surprised"] + counts_D
         shift_D = surprise_D / (surprised_D + self.trust)
-        rate_P = (step.mass_P * success_D[step.place_P] + step.successes_P) / (step.mass_P + step.rollouts_P)
+        rate_P = (step.mass_P * success_D[step.place_P] + step.successes_P) / (
+            step.mass_P + step.rollouts_P
+        )
         rollouts_D = np.bincount(step.place_P, step.rollouts_P, minlength=domains)
         rate_P = np.clip(rate_P + shift_D[step.place_P], (1 / (rollouts_D + 3))[step.place_P], 1.0)
         value_P = np.sqrt(rate_P) * (1 - rate_P)
-        value_D, square_D = (np.bincount(step.place_P, x, minlength=domains) for x in (value_P, value_P**2))
+        value_D, square_D = (
+            np.bincount(step.place_P, x, minlength=domains) for x in (value_P, value_P**2)
+        )
         away_D = success_D - old["level"]
         self._learned = {
             "success": success_D,
@@ -213,12 +232,13 @@ class Learn:
 class Adept:
     """ADEPT with the domains as arms: one domain gets all that the others' lowest shares leave.
 
-    It is the domain with the largest X + sqrt(0.6 ln(w) / N), a sliding-window upper confidence bound over the last
-    w <= 200 steps. N is the number of these steps in which the domain had most of the rollouts, and X is its mean gain
-    in them. A domain without such a step comes next. The gain of a step is the mean |advantage|, 1 at most.
+    It is the domain with the largest X + sqrt(0.6 ln(w) / N), a sliding-window upper confidence
+    bound over the last w <= 200 steps. N is the number of these steps in which the domain had most
+    of the rollouts, and X is its mean gain in them. A domain without such a step comes next. The
+    gain of a step is the mean |advantage|, 1 at most.
 
-    ADEPT (arXiv 2501.12620) uses such a bandit for settings of a training. The window is that of arXiv 2308.01028, and
-    the factor 0.6 is ours.
+    ADEPT (arXiv 2501.12620) uses such a bandit for settings of a training. The window is that of
+    arXiv 2308.01028, and the factor 0.6 is ours.
 
     >>> Adept(2).weights_D()
     array([1., 0.])
@@ -229,10 +249,12 @@ class Adept:
 
     def __init__(self, domains: int) -> None:
         self._domains = domains
-        self._recent: deque[tuple[int, float]] = deque(maxlen=self.window)  # the domain of each step, and its gain
+        # the domain of each step, and its gain
+        self._recent: deque[tuple[int, float]] = deque(maxlen=self.window)
 
     def observe(self, step: DomainStep) -> None:
-        """Learns the gain of the domain that had most of the rollouts; nothing from a step without rollouts."""
+        """Learns the gain of the domain that had most of the rollouts; nothing from a step without
+        rollouts."""
         counts_D = step.counts_D(self._domains)
         if counts_D.any():
             at = int(np.argmax(counts_D))
@@ -250,7 +272,9 @@ class Adept:
 
     def weights_D(self) -> FloatArray:
         """1 for the chosen domain and 0 for the others, shape (D,)."""
-        return np.asarray(np.eye(self._domains)[int(np.argmax(np.nan_to_num(self._scores(), nan=np.inf)))])
+        return np.asarray(
+            np.eye(self._domains)[int(np.argmax(np.nan_to_num(self._scores(), nan=np.inf)))]
+        )
 
     def described(self) -> dict[str, FloatArray]:
         """The score of each domain, NaN before its first step."""
@@ -264,7 +288,10 @@ class Adept:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
         with reading("mixture"):
             rows = [
-                (check_integer("recent", at, 0, self._domains - 1), check_number("recent", gain, 0, 1))
+                (
+                    check_integer("recent", at, 0, self._domains - 1),
+                    check_number("recent", gain, 0, 1),
+                )
                 for at, gain in state["recent"]
             ]
         self._recent = deque(rows, maxlen=self.window)

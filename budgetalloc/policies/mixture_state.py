@@ -59,11 +59,15 @@ class MixtureState:
     """
 
     def __init__(
-        self, mixture: Mixture, domains: Sequence[Hashable], quotas: Mapping[Hashable, tuple[float, float]]
+        self,
+        mixture: Mixture,
+        domains: Sequence[Hashable],
+        quotas: Mapping[Hashable, tuple[float, float]],
     ) -> None:
         if len(domains) < 2:
             raise InputError(
-                f"mixture={mixture.rule!r}: all prompts have the domain {domains[0]!r}, and a mixture divides rollouts "
+                f"mixture={mixture.rule!r}: all prompts have the domain {domains[0]!r}, and a "
+                "mixture divides rollouts "
                 "between domains. Name another column in domain=, or leave mixture= out."
             )
         self.mixture, self.domains = mixture, list(domains)
@@ -75,7 +79,9 @@ class MixtureState:
 
     def shares(self) -> dict[Hashable, float]:
         """The share of the next step's rollouts for each domain; they add up to 1."""
-        share_D = shares_within(self.rule.weights_D(), self._low_D, self._high_D, self.mixture.probe)
+        share_D = shares_within(
+            self.rule.weights_D(), self._low_D, self._high_D, self.mixture.probe
+        )
         return dict(zip(self.domains, share_D.tolist(), strict=True))
 
     def observe(self, step: DomainStep) -> None:
@@ -94,10 +100,17 @@ class MixtureState:
     def state_dict(self) -> dict[str, Any]:
         """Everything learned under the key "mixture", in types that JSON can hold."""
         names = [str(domain) for domain in self.domains]
-        return {"mixture": {"rule": self.mixture.rule, "domains": names, "learned": self.rule.state_dict()}}
+        return {
+            "mixture": {
+                "rule": self.mixture.rule,
+                "domains": names,
+                "learned": self.rule.state_dict(),
+            }
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()`, if the state has it and is of the same rule and domains; else learning begins anew.
+        """Restores `state_dict()`, if the state has it and is of the same rule and domains; else
+        learning begins anew.
 
         Raises:
             StateError: it is damaged. Nothing has changed then.
@@ -107,7 +120,8 @@ class MixtureState:
             return
         if (saved.get("rule"), saved.get("domains")) != (self.mixture.rule, names):
             logger.warning(
-                "The checkpoint has a mixture %r of %s, and this run %r of %s: the shares are learned anew.",
+                "The checkpoint has a mixture %r of %s, and this run %r of %s: the shares are "
+                "learned anew.",
                 *(saved.get("rule"), saved.get("domains"), self.mixture.rule, names),
             )
             return

@@ -47,11 +47,12 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
     """The settings with their defaults, and the rollouts of each step.
 
     Args:
-        given: `name` ("constant" or "phases"), the arguments of `Horizon` (`low` is one portion unless given), and
-            `parts` of phases.
+        given: `name` ("constant" or "phases"), the arguments of `Horizon` (`low` is one portion
+            unless given), and `parts` of phases.
 
     Raises:
-        InputError: an unknown or a missing setting, or one out of range. BudgetError: the bounds contradict each other.
+        InputError: an unknown or a missing setting, or one out of range. BudgetError: the bounds
+            contradict each other.
 
     >>> pacing_plan({"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]})[1]
     (32, 64)
@@ -64,7 +65,9 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
         raise InputError(f"give {' and '.join(missing)}.")
     parts = tuples(given.get("parts"))
     if (parts is None) != (name == "constant"):
-        raise InputError(f"parts={parts!r}: phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none.")
+        raise InputError(
+            f"parts={parts!r}: phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none."
+        )
     bounds = {key: value for key, value in given.items() if key not in ("name", "parts")}
     horizon = Horizon(**{"low": given.get("quantum", 1)} | bounds)
     rule = partial(constant, horizon) if parts is None else partial(phases, horizon, parts)

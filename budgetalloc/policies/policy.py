@@ -38,22 +38,28 @@ _RULE = "of a View that returns counts, or yields them in rounds"
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """An allocation policy: an estimator that holds the beliefs, and a rule that allocates the budget.
+    """An allocation policy: an estimator that holds the beliefs, and a rule that allocates the
+    budget.
 
-    The functions of `budgetalloc.policies` build one. Equal seeds and histories give equal counts, in any order of the
-    ids, on every process and after `load_state_dict`. Only observing changes the state. A policy copies the estimator
-    and the memory that it is given: `dataclasses.replace(policy, seed=1)` starts from what the first policy learned.
+    The functions of `budgetalloc.policies` build one. Equal seeds and histories give equal counts,
+    in any order of the ids, on every process and after `load_state_dict`. Only observing changes
+    the state. A policy copies the estimator and the memory that it is given:
+    `dataclasses.replace(policy, seed=1)` starts from what the first policy learned.
 
     Args:
-        name: The function that built it, with its settings. A "seed=" in it is set to the policy's seed.
+        name: The function that built it, with its settings. A "seed=" in it is set to the policy's
+            seed.
         decide: The rule: counts, or a generator of counts for a decision in rounds (`Rounds`).
         estimator: Keeps the beliefs.
         seed: Seeds draws and ties.
         needs: What the policy asks of a trainer.
-        keep: Selects the rollouts to train on, if the policy generates more than the trainer trains on.
+        keep: Selects the rollouts to train on, if the policy generates more than the trainer trains
+            on.
         memory: Per-prompt columns that the policy keeps in addition to the beliefs, or None.
-        decide_with_features: The rule that `with_features` puts in place of `decide`, or None to keep `decide`.
-        expect: The baseline of `Needs(baseline="policy")`: the expected success of each rollout of a step (`Outcome`).
+        decide_with_features: The rule that `with_features` puts in place of `decide`, or None to
+            keep `decide`.
+        expect: The baseline of `Needs(baseline="policy")`: the expected success of each rollout of
+            a step (`Outcome`).
 
     >>> import budgetalloc as ba
     >>> policy = ba.knapsack(seed=0)
@@ -74,18 +80,33 @@ class Policy:
 
     def __post_init__(self) -> None:
         check_type("name", self.name, str, "the policy's name")
-        for rule in ("decide",) if self.decide_with_features is None else ("decide", "decide_with_features"):
+        for rule in (
+            ("decide",) if self.decide_with_features is None else ("decide", "decide_with_features")
+        ):
             check_function(rule, getattr(self, rule), _RULE)
-        check_type("estimator", self.estimator, Estimator, "an estimator, such as ba.BetaEstimator()")
+        check_type(
+            "estimator", self.estimator, Estimator, "an estimator, such as ba.BetaEstimator()"
+        )
         check_seed(self.seed)
-        check_type("needs", self.needs, Needs, "what the policy asks of a trainer, such as ba.Needs()")
+        check_type(
+            "needs", self.needs, Needs, "what the policy asks of a trainer, such as ba.Needs()"
+        )
         check_type("memory", self.memory, (Memory, type(None)), "a Memory or None")
         if self.expect is not None:
-            check_function("expect", self.expect, "of an Outcome that returns the expected success of each rollout")
+            check_function(
+                "expect",
+                self.expect,
+                "of an Outcome that returns the expected success of each rollout",
+            )
         elif self.needs.baseline == "policy":
-            raise InputError("needs.baseline='policy' is the policy's own rule: pass expect=, or another baseline.")
+            raise InputError(
+                "needs.baseline='policy' is the policy's own rule: pass expect=, or another "
+                "baseline."
+            )
         if self.keep is not None:
-            check_function("keep", self.keep, "(ids_R, rewards_R, rows, scores_RF) -> rows to train on")
+            check_function(
+                "keep", self.keep, "(ids_R, rewards_R, rows, scores_RF) -> rows to train on"
+            )
         object.__setattr__(self, "estimator", copy.deepcopy(self.estimator))
         object.__setattr__(self, "memory", copy.deepcopy(self.memory))
         object.__setattr__(self, "name", re.sub(r"\bseed=\d+", f"seed={self.seed}", self.name))
@@ -94,7 +115,8 @@ class Policy:
         return self.name
 
     def with_features(self, features: Features) -> "Policy":
-        """This policy with a `TrackingEstimator` of these features, by which prompts share what is learned.
+        """This policy with a `TrackingEstimator` of these features, by which prompts share what is
+        learned.
 
         Raises:
             InputError: the policy has features or has learned already.
@@ -108,7 +130,8 @@ class Policy:
             raise InputError(f"features={features}: {self} has features already. Give them once.")
         if before.step or len(before):
             raise InputError(
-                f"features={features}: {self} has learned from {before.step} steps without them. Give them to a new "
+                f"features={features}: {self} has learned from {before.step} steps without them. "
+                "Give them to a new "
                 "policy, which learns their weights from its first step."
             )
         function, _, settings = self.name.partition("(")
@@ -131,21 +154,31 @@ class Policy:
         Args:
             ids_P: The candidate prompts, each once, shape (P,). Use a `Pool` for many prompts.
             budget: The budget of the step. The policy sets the bounds that it leaves open.
-            costs_P: Expected tokens of one rollout of each prompt, shape (P,); required if the budget limits tokens.
-                Otherwise a policy with `needs.costs` weighs them, and you may pass a function
-                (ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout).
+            costs_P: Expected tokens of one rollout of each prompt, shape (P,); required if the
+                budget limits tokens. Otherwise a policy with `needs.costs` weighs them, and you may
+                pass a function (ids_P, belief_P) -> (cost of each prompt once a group, cost of one
+                rollout).
             domains_P: The domain of each prompt; required if the budget has quotas.
             decide: A rule that replaces the policy's own in this step.
             ahead: How many earlier steps have begun and not ended. Draws differ from theirs.
 
         Raises:
-            InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot be spent on them.
+            InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot
+                be spent on them.
         """
         check_budget(budget)
         check_integer("ahead", ahead, 0)
         if decide is not None:
             check_function("decide", decide, _RULE)
-        return Step(self, ids_P, Bounds.resolve(self.needs).filled(budget), costs_P, domains_P, decide, ahead)
+        return Step(
+            self,
+            ids_P,
+            Bounds.resolve(self.needs).filled(budget),
+            costs_P,
+            domains_P,
+            decide,
+            ahead,
+        )
 
     def allocate(
         self,
@@ -154,7 +187,8 @@ class Policy:
         costs_P: ArrayLike | CostOf | None = None,
         domains_P: Sequence[Hashable] | None = None,
     ) -> IntArray:
-        """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as in `begin`.
+        """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as
+        in `begin`.
 
         Raises:
             UnsupportedError: the policy decides in rounds; use `begin`.
@@ -163,20 +197,26 @@ class Policy:
         step = self.begin(ids_P, budget, costs_P, domains_P)
         if step.in_rounds():
             raise UnsupportedError(
-                f"{self} decides in rounds, each after the rewards of the last: allocate() has no counts to return. "
-                "Use step = policy.begin(ids_P, budget), then while (counts_P := step.request()).any(): "
+                f"{self} decides in rounds, each after the rewards of the last: allocate() has no "
+                "counts to return. "
+                "Use step = policy.begin(ids_P, budget), then while (counts_P := "
+                "step.request()).any(): "
                 "step.observe(ids_R, rewards_R), and step.end()."
             )
         return step.request()
 
-    def observe(self, ids_R: Iterable[Any], rewards_R: ArrayLike, success_R: ArrayLike | None = None) -> None:
+    def observe(
+        self, ids_R: Iterable[Any], rewards_R: ArrayLike, success_R: ArrayLike | None = None
+    ) -> None:
         """Updates the beliefs from one step's rollouts, one row per rollout.
 
         Args:
             ids_R: The prompt of each rollout, shape (R,).
-            rewards_R: The reward that the trainer optimises, finite, shape (R,). NaN and None are no evidence.
-            success_R: The success of each rollout, in [0, 1], shape (R,), which the beliefs are about. NaN and None are
-                no evidence. If omitted, the rewards are the successes and must lie in [0, 1].
+            rewards_R: The reward that the trainer optimises, finite, shape (R,). NaN and None are
+                no evidence.
+            success_R: The success of each rollout, in [0, 1], shape (R,), which the beliefs are
+                about. NaN and None are no evidence. If omitted, the rewards are the successes and
+                must lie in [0, 1].
 
         Raises:
             InputError: lengths differ, a reward is not finite, or a success lies outside [0, 1].
@@ -191,7 +231,8 @@ class Policy:
         self.learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
 
     def learn(self, rounds: Sequence[Seen]) -> None:
-        """Updates memory and beliefs from one step's checked rewards and successes, round by round, and ends the step.
+        """Updates memory and beliefs from one step's checked rewards and successes, round by round,
+        and ends the step.
 
         The memory comes first: if its update rule raises, neither changes.
         """
@@ -204,7 +245,8 @@ class Policy:
         self.estimator.tick()
 
     def rescale(self, scale: float, shift: float) -> None:
-        """Changes beliefs and memory as if each success u had been scale * u + shift (`BetaEstimator.rescale`)."""
+        """Changes beliefs and memory as if each success u had been scale * u + shift
+        (`BetaEstimator.rescale`)."""
         self.estimator.rescale(scale, shift)
         if self.memory is not None:
             self.memory.rescale(scale, shift)
@@ -223,29 +265,41 @@ class Policy:
         return {"seed": self.seed, **self.estimator.state_dict(), **memory}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does not fit."""
+        """Restores `state_dict()` to the bit. Raises `StateError`, and changes nothing, if it does
+        not fit."""
         check_state(state)
         saved = state.get("seed")
-        if isinstance(saved, bool) or not isinstance(saved, (int, np.integer)) or saved != self.seed:
+        if (
+            isinstance(saved, bool)
+            or not isinstance(saved, (int, np.integer))
+            or saved != self.seed
+        ):
             raise StateError(
-                f"The state was saved with seed={saved!r}, this policy has seed={self.seed!r}: its draws would differ. "
+                f"The state was saved with seed={saved!r}, this policy has seed={self.seed!r}: its "
+                "draws would differ. "
                 f"Build the policy with seed={saved!r}."
             )
         with unchanged_on_error(self.estimator):
-            self.estimator.load_state_dict({key: value for key, value in state.items() if key != "seed"})
+            self.estimator.load_state_dict(
+                {key: value for key, value in state.items() if key != "seed"}
+            )
             if self.memory is not None:
-                memory = copy.copy(self.memory)  # loading replaces its columns and changes none of them
+                # loading replaces its columns and changes none of them
+                memory = copy.copy(self.memory)
                 memory.load_state_dict(state)
                 _check_together(memory, self.estimator)
                 self.memory.load_state_dict(state)
 
 
 def _check_together(memory: Memory, estimator: Estimator) -> None:
-    """Raises `StateError` unless a memory and beliefs can be of one run; the memory may have started later."""
+    """Raises `StateError` unless a memory and beliefs can be of one run; the memory may have
+    started later."""
     remembered, believed = set(memory.ids()), set(estimator.ids())
     foreign, lost = len(remembered - believed), len(believed - remembered)
     if memory.step > estimator.step or foreign or (memory.step == estimator.step and lost):
         raise StateError(
-            f"The state is damaged: the memory is of step {memory.step}, the beliefs of step {estimator.step}; "
-            f"{foreign} prompts are in the memory only and {lost} in the beliefs only. Resume from another checkpoint."
+            f"The state is damaged: the memory is of step {memory.step}, the beliefs of step "
+            f"{estimator.step}; "
+            f"{foreign} prompts are in the memory only and {lost} in the beliefs only. Resume from "
+            "another checkpoint."
         )

@@ -16,8 +16,11 @@ from budgetalloc.values import Value
 __all__ = ["batch", "drawn_batch", "in_proportion", "keep_only"]
 
 
-def batch(wanted_P: IntArray, view: View, order_P: IntArray | None = None, most: int | None = None) -> IntArray:
-    """Indices of the first prompts in an order whose wanted rollouts fit into the budget together; at least one.
+def batch(
+    wanted_P: IntArray, view: View, order_P: IntArray | None = None, most: int | None = None
+) -> IntArray:
+    """Indices of the first prompts in an order whose wanted rollouts fit into the budget together;
+    at least one.
 
     Args:
         wanted_P: Wanted rollouts of each prompt, shape (P,).
@@ -38,7 +41,9 @@ def batch(wanted_P: IntArray, view: View, order_P: IntArray | None = None, most:
     if budget.tokens is not None:
         costs_P = check_costs(view.costs_P, prompts)
         spent = np.cumsum((extra_P * costs_P)[order])
-        number = min(number, int(np.searchsorted(spent, budget.tokens - floor * costs_P.sum(), side="right")))
+        number = min(
+            number, int(np.searchsorted(spent, budget.tokens - floor * costs_P.sum(), side="right"))
+        )
     return order[: max(number, 1)]
 
 
@@ -50,9 +55,11 @@ def keep_only(wanted_P: IntArray, chosen: IntArray) -> IntArray:
 
 
 def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
-    """Counts in proportion to `wanted_P`, which is the result if it adds up to the budget and has allowed group sizes.
+    """Counts in proportion to `wanted_P`, which is the result if it adds up to the budget and has
+    allowed group sizes.
 
-    A prompt that wants 0 gets the floor, and what no other prompt can take. With `floor=0`, use `batch` first.
+    A prompt that wants 0 gets the floor, and what no other prompt can take. With `floor=0`, use
+    `batch` first.
     """
     budget = view.budget
     if rollouts_alone(budget) is None:
@@ -61,14 +68,18 @@ def in_proportion(wanted_P: IntArray, view: View) -> IntArray:
         return proportional(wanted_P, None, budget)
     chosen = np.flatnonzero(wanted_P)
     counts_P = np.zeros(len(wanted_P), dtype=np.int64)
-    counts_P[chosen] = proportional(wanted_P[chosen], None, replace(budget, floor=budget.smallest_group))
+    counts_P[chosen] = proportional(
+        wanted_P[chosen], None, replace(budget, floor=budget.smallest_group)
+    )
     return counts_P
 
 
 def _shares(wanted_P: IntArray, view: View) -> Value:
-    """Webster's rule as a value: the gain of the n-th rollout falls with (n - 1/2) / wanted, and is positive.
+    """Webster's rule as a value: the gain of the n-th rollout falls with (n - 1/2) / wanted, and is
+    positive.
 
-    Prompts that want 0 come last. If only tokens are limited, gains are multiplied by costs, by which a solver divides.
+    Prompts that want 0 come last. If only tokens are limited, gains are multiplied by costs, by
+    which a solver divides.
     """
     prices_P = np.ones(len(wanted_P))
     if view.budget.rollouts is None:
@@ -85,10 +96,11 @@ def _shares(wanted_P: IntArray, view: View) -> Value:
 
 
 def drawn_batch(view: View, group: int) -> View:
-    """With `floor=0`, the view of a random batch, in which every prompt gets at least the smallest group.
+    """With `floor=0`, the view of a random batch, in which every prompt gets at least the smallest
+    group.
 
-    The batch has as many prompts as groups of `group` fit into the budget. With a floor, a budget in tokens or quotas,
-    the view is returned unchanged.
+    The batch has as many prompts as groups of `group` fit into the budget. With a floor, a budget
+    in tokens or quotas, the view is returned unchanged.
     """
     budget, rollouts = view.budget, rollouts_alone(view.budget)
     if budget.fewest or rollouts is None:

@@ -16,9 +16,11 @@ __all__ = ["drawn_first", "falling", "ranked", "spend_on_top", "top"]
 
 
 def top(scores_P: FloatArray, group: int) -> Value:
-    """The value with which a solver gives `group` rollouts each to the prompts with the highest (positive) scores.
+    """The value with which a solver gives `group` rollouts each to the prompts with the highest
+    (positive) scores.
 
-    Each rollout up to `group` adds the score, further rollouts nothing: a surplus is spread after all groups are full.
+    Each rollout up to `group` adds the score, further rollouts nothing: a surplus is spread after
+    all groups are full.
 
     >>> from budgetalloc import Budget, Point, greedy
     >>> budget, belief = Budget(rollouts=10, floor=0, cap=8), Point([0.5, 0.5, 0.5])
@@ -33,7 +35,8 @@ def top(scores_P: FloatArray, group: int) -> Value:
 
 
 def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
-    """Counts of `group` rollouts for each prompt with one of the highest scores, regardless of costs.
+    """Counts of `group` rollouts for each prompt with one of the highest scores, regardless of
+    costs.
 
     Scores are positive. Cost does not change the order, even under a budget in tokens.
     """
@@ -43,10 +46,12 @@ def ranked(scores_P: FloatArray, group: int, view: View) -> IntArray:
 
 
 def spend_on_top(scores_P: FloatArray, group: int, view: View) -> IntArray:
-    """`spend` with the value `top` of these scores, which are divided by cost under a budget in tokens."""
+    """`spend` with the value `top` of these scores, which are divided by cost under a budget in
+    tokens."""
     budget, rollouts, fits = view.budget, rollouts_alone(view.budget), len(scores_P)
     if rollouts is not None and budget.fewest == 0:
-        fits = min(fits, rollouts // budget.smallest_group + 1)  # solving for only these is fast in large pools
+        # solving for only these is fast in large pools
+        fits = min(fits, rollouts // budget.smallest_group + 1)
     best = largest(scores_P, fits)
     counts_P = np.zeros(len(scores_P), dtype=np.int64)
     few = replace(view, costs_P=None if view.costs_P is None else view.costs_P[best])
@@ -55,7 +60,8 @@ def spend_on_top(scores_P: FloatArray, group: int, view: View) -> IntArray:
 
 
 def drawn_first(weights_P: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Scores for `ranked` that fall in a random order, drawn without replacement in proportion to positive weights.
+    """Scores for `ranked` that fall in a random order, drawn without replacement in proportion to
+    positive weights.
 
     >>> rng = np.random.default_rng(0)
     >>> first = [int(np.argmax(drawn_first(np.array([6.0, 3.0, 1.0]), rng))) for _ in range(2000)]

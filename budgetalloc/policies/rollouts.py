@@ -16,7 +16,8 @@ __all__ = ["Rollouts"]
 
 @dataclass(frozen=True, eq=False)
 class Rollouts:
-    """All rollouts of one step, with the beliefs before the policy learns from them. It is read-only.
+    """All rollouts of one step, with the beliefs before the policy learns from them. It is
+    read-only.
 
     Args:
         ids_R: Prompt of each rollout.
@@ -30,18 +31,20 @@ class Rollouts:
         round_R: The round of the step in which it was generated, from 0.
         hinted_R: Whether it was generated with a hint; beliefs do not learn from such rollouts.
         scores_RF: Its reward by reward function, shape (R, F); NaN where a function returned None.
-        expected_R: Its expected success by the policy's own rule (`Step.expected_success`), NaN for a rollout not to
-            train on; or None.
+        expected_R: Its expected success by the policy's own rule (`Step.expected_success`), NaN for
+            a rollout not to train on; or None.
         earlier: Sums over rewards and success of earlier steps.
-        reward_range: The rewards at success 0 and 1 if success is the reward mapped by this range, else None.
+        reward_range: The rewards at success 0 and 1 if success is the reward mapped by this range,
+            else None.
         jump: The initial estimate of the rise in reward from failure to success.
         step: The trainer's step.
         policy_step: Steps that the policy ended before this one.
         uniform: Whether the step had uniform groups, because the policy had fallen back (`rails`).
         prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
-        reported: What it reported of each name of `cost=`, NaN where it did not (`training.reported_costs`).
-        costs_R: Its cost with its share of the prompt's, if costs are learned and have a fixed unit. An expected cost
-            stands for one that was not reported.
+        reported: What it reported of each name of `cost=`, NaN where it did not
+            (`training.reported_costs`).
+        costs_R: Its cost with its share of the prompt's, if costs are learned and have a fixed
+            unit. An expected cost stands for one that was not reported.
     """
 
     ids_R: list[Id]
@@ -91,9 +94,11 @@ class Rollouts:
         return np.where(self.hinted_R, np.nan, self.success_R)
 
     def with_rewards(self, rewards_R: FloatArray | None) -> "Rollouts":
-        """The same rollouts with other total rewards, where stored correct responses were substituted; None for no
-        change. A rollout with a new reward is a success."""
+        """The same rollouts with other total rewards, where stored correct responses were
+        substituted; None for no change. A rollout with a new reward is a success."""
         if rewards_R is None or rewards_R is self.rewards_R:
             return self
-        success_R = np.where(np.isnan(rewards_R) | (rewards_R == self.rewards_R), self.success_R, 1.0)
+        success_R = np.where(
+            np.isnan(rewards_R) | (rewards_R == self.rewards_R), self.success_R, 1.0
+        )
         return replace(self, rewards_R=rewards_R, success_R=success_R)

@@ -38,14 +38,15 @@ def until_finished(
 ) -> Rounds:
     """Rounds that continue unfinished prompts, and start new prompts with the rest of the budget.
 
-    Prompts start in the order of the view, and only as many as could all be continued to `most`. At most the last one
-    then stays unfinished. With a floor all prompts start at once, and several may. If no prompt is left to continue or
-    to start, the prompts with the fewest rollouts get more, until the step has `least`.
+    Prompts start in the order of the view, and only as many as could all be continued to `most`. At
+    most the last one then stays unfinished. With a floor all prompts start at once, and several
+    may. If no prompt is left to continue or to start, the prompts with the fewest rollouts get
+    more, until the step has `least`.
 
-    A prompt continues as soon as its own rollouts have ended (`Needs.by_group`), and the next ones start as soon as the
-    budget suffices. In the end prompt k has started exactly if the rollouts of all prompts before it and `most` of its
-    own fit into the budget, whichever groups ended first. With a floor, and near the cap (`order_matters`), rounds are
-    whole.
+    A prompt continues as soon as its own rollouts have ended (`Needs.by_group`), and the next ones
+    start as soon as the budget suffices. In the end prompt k has started exactly if the rollouts of
+    all prompts before it and `most` of its own fit into the budget, whichever groups ended first.
+    With a floor, and near the cap (`order_matters`), rounds are whole.
 
     Args:
         view: The view of the decision.
@@ -56,7 +57,9 @@ def until_finished(
     prompts, quantum = len(view.belief_P), view.budget.quantum
     spending = Spending(view.budget, prompts)
     total, started = spending.left, 0
-    most = min(max(-(-most // quantum) * quantum, view.budget.smallest_group), view.budget.largest_group)
+    most = min(
+        max(-(-most // quantum) * quantum, view.budget.smallest_group), view.budget.largest_group
+    )
     whole, tally = view.budget.fewest > 0 or order_matters(view.budget, most), Tally.empty(prompts)
     while spending.left:
         before_P, waits = spending.counts_P.copy(), bool(tally.running_P.any())
@@ -71,7 +74,8 @@ def until_finished(
         open_P = begun_P & ~tally.running_P & ~finished(tally)
         spending.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
         unknown_P = open_P | (begun_P & tally.running_P)
-        owed = int(np.maximum(most - spending.counts_P[unknown_P], 0).sum())  # if none of these finishes
+        # if none of these finishes
+        owed = int(np.maximum(most - spending.counts_P[unknown_P], 0).sum())
         idle = not waits and bool((spending.counts_P == before_P).all())
         starts = max(spending.left - owed, 0) // most or int(idle)
         spending.give_each(np.arange(started, min(started + starts, prompts)), first)
@@ -84,25 +88,32 @@ def until_finished(
         tally = yield spending.counts_P - before_P
 
 
-def sequential(policy: Policy, *, share: float = 0.25, wants_more: WantsMore | None = None) -> Policy:
-    """Spends part of the budget in a second round, on prompts that want more after the first, such as unsolved ones.
+def sequential(
+    policy: Policy, *, share: float = 0.25, wants_more: WantsMore | None = None
+) -> Policy:
+    """Spends part of the budget in a second round, on prompts that want more after the first, such
+    as unsolved ones.
 
-    `policy` spends all but `share` of the budget. The rest is for those of its prompts that want more, by default those
-    without a success, as in AR3PO (arXiv 2509.25808). It is drawn in proportion to E[p (1-p)^2] under the belief that
-    has learned from the first round, so that hopeless prompts get less. XRPO (2510.06672) and SPEED (2506.09016) extend
-    groups by other rules.
+    `policy` spends all but `share` of the budget. The rest is for those of its prompts that want
+    more, by default those without a success, as in AR3PO (arXiv 2509.25808). It is drawn in
+    proportion to E[p (1-p)^2] under the belief that has learned from the first round, so that
+    hopeless prompts get less. XRPO (2510.06672) and SPEED (2506.09016) extend groups by other
+    rules.
 
-    The mean of a group that is extended because of its outcomes is biased. The posterior baseline is not: a rollout is
-    compared with the belief after all earlier rounds and after the others of its own round, none of which depend on its
-    outcome. The expected sum of a prompt's gradients is then its true gradient times the expected number of rollouts.
+    The mean of a group that is extended because of its outcomes is biased. The posterior baseline
+    is not: a rollout is compared with the belief after all earlier rounds and after the others of
+    its own round, none of which depend on its outcome. The expected sum of a prompt's gradients is
+    then its true gradient times the expected number of rollouts.
 
     The two policies share one state: use only the new one afterwards.
 
     Args:
         policy: Decides the first part, in one round or several, with a budget in rollouts.
-        share: Share of the budget for the second round, in (0, 1). It is lowered if the rest could not be spent.
-        wants_more: From the tally of the step to the prompts to extend, shape (P,). Others are left out if they got no
-            rollouts. If no prompt wants more, the rest goes to all prompts that have rollouts.
+        share: Share of the budget for the second round, in (0, 1). It is lowered if the rest could
+            not be spent.
+        wants_more: From the tally of the step to the prompts to extend, shape (P,). Others are left
+            out if they got no rollouts. If no prompt wants more, the rest goes to all prompts that
+            have rollouts.
 
     >>> import budgetalloc as ba
     >>> policy = sequential(ba.adaptive(), share=0.5)
@@ -118,7 +129,9 @@ def sequential(policy: Policy, *, share: float = 0.25, wants_more: WantsMore | N
     rule = rule_in_name(wants_more)
 
     def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
-        spending = Spending(replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P)
+        spending = Spending(
+            replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P
+        )
         more = np.flatnonzero(wanting(wants_more, tally) & (spent_P > 0))
         if len(more):
             successes, before = tally.successes_P[more], view.belief_P.take(more)
@@ -137,17 +150,23 @@ def rule_in_name(wants_more: WantsMore | None) -> str:
     """How the argument stands in a policy's name; raises `InputError` if it is no function."""
     if wants_more is None:
         return ""
-    check_function("wants_more", wants_more, "of a Tally that returns which prompts want more rollouts")
+    check_function(
+        "wants_more", wants_more, "of a Tally that returns which prompts want more rollouts"
+    )
     return f", wants_more={getattr(wants_more, '__name__', wants_more)}"
 
 
 def wanting(wants_more: WantsMore | None, tally: Tally) -> NDArray[np.bool_]:
-    """Which prompts want more by the user's rule; by default those whose scored rollouts all failed. Shape (P,)."""
+    """Which prompts want more by the user's rule; by default those whose scored rollouts all
+    failed. Shape (P,)."""
     if wants_more is None:
         return np.asarray((tally.successes_P == 0) & (tally.scored_P > 0))
     more_P = wants_more(tally)
     if np.shape(more_P) != tally.scored_P.shape:
-        raise InputError(f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the tally.")
+        raise InputError(
+            f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the "
+            "tally."
+        )
     return np.asarray(more_P, dtype=np.bool_)
 
 
@@ -158,8 +177,10 @@ def followed_by(
 
     Args:
         policy: Decides the first part.
-        more: From the view, the counts spent, shape (P,), their tally and the rollouts left to further rounds.
-        share: Share of the rest, in (0, 1), lowered where either part could not be spent in whole groups.
+        more: From the view, the counts spent, shape (P,), their tally and the rollouts left to
+            further rounds.
+        share: Share of the rest, in (0, 1), lowered where either part could not be spent in whole
+            groups.
         name: Name of the new policy.
     """
 
@@ -181,8 +202,11 @@ def followed_by(
     return wrapped(policy, name, after)
 
 
-def wrapped(policy: Policy, name: str, after: Callable[[Decide], Decide], *, by_group: bool = False) -> Policy:
-    """`policy` with another name and other decisions in rounds, which `after` makes of its own, with features too."""
+def wrapped(
+    policy: Policy, name: str, after: Callable[[Decide], Decide], *, by_group: bool = False
+) -> Policy:
+    """`policy` with another name and other decisions in rounds, which `after` makes of its own,
+    with features too."""
     with_features = policy.decide_with_features
     return replace(
         policy,
@@ -194,10 +218,12 @@ def wrapped(policy: Policy, name: str, after: Callable[[Decide], Decide], *, by_
 
 
 def _reserve(budget: Budget, prompts: int, share: float) -> int:
-    """At most `share` of the budget, such that both it and the rest can be spent in whole groups."""
+    """At most `share` of the budget, such that both it and the rest can be spent in whole
+    groups."""
     total, low, high = int(budget.rollouts or 0), budget.smallest_group, budget.largest_group
     for reserve in range(int(share * total) // budget.quantum * budget.quantum, 0, -budget.quantum):
-        if budget.fewest == 0 and -(-reserve // high) * low > reserve:  # new groups must be able to take it
+        # new groups must be able to take it
+        if budget.fewest == 0 and -(-reserve // high) * low > reserve:
             continue
         try:
             replace(budget, rollouts=total - reserve).check(prompts)
@@ -207,7 +233,9 @@ def _reserve(budget: Budget, prompts: int, share: float) -> int:
     return 0
 
 
-def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hinted, Tally, tuple[IntArray, Tally]]:
+def _counted(
+    plan: IntArray | Rounds, prompts: int
+) -> Generator[IntArray | Hinted, Tally, tuple[IntArray, Tally]]:
     """The rounds of another decision; returns their total counts and their tally."""
     spent_P, tally = np.zeros(prompts, dtype=np.int64), Tally.empty(prompts)
     if isinstance(plan, np.ndarray):
@@ -215,7 +243,8 @@ def _counted(plan: IntArray | Rounds, prompts: int) -> Generator[IntArray | Hint
         return spent_P + plan, tally
     try:
         wanted = next(plan)
-        while (counts_P := wanted.counts_P if isinstance(wanted, Hinted) else wanted).any():  # none: it has ended
+        # none: it has ended
+        while (counts_P := wanted.counts_P if isinstance(wanted, Hinted) else wanted).any():
             spent_P += counts_P
             tally = yield wanted
             wanted = plan.send(tally)

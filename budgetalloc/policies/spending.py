@@ -1,4 +1,5 @@
-"""A budget given out in portions, such that the rest can still be spent in groups that the budget allows."""
+"""A budget given out in portions, such that the rest can still be spent in groups that the budget
+allows."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +11,8 @@ __all__ = ["Spending", "order_matters"]
 
 
 class Spending:
-    """Allocates a budget in portions, each such that the rest can still be spent in groups that the budget allows.
+    """Allocates a budget in portions, each such that the rest can still be spent in groups that the
+    budget allows.
 
     >>> spending = Spending(Budget(rollouts=9, floor=0, cap=8), prompts=3)
     >>> spending.give(0, 8), spending.give(1, 8)  # 8 would leave one rollout, which is no group
@@ -24,16 +26,25 @@ class Spending:
     def __init__(self, budget: Budget, prompts: int, counts_P: IntArray | None = None) -> None:
         if (rollouts := rollouts_alone(budget)) is None:
             raise UnsupportedError(
-                f"{budget}: a policy that decides in rounds spends rollouts only. Use Budget(rollouts=...)."
+                f"{budget}: a policy that decides in rounds spends rollouts only. Use "
+                "Budget(rollouts=...)."
             )
         self.budget = budget
-        self.counts_P: IntArray = np.zeros(prompts, dtype=np.int64) if counts_P is None else counts_P.copy()
+        self.counts_P: IntArray = (
+            np.zeros(prompts, dtype=np.int64) if counts_P is None else counts_P.copy()
+        )
         self.left = rollouts - int(self.counts_P.sum())
-        self._room = int((budget.largest_group - self.counts_P[self.counts_P > 0]).sum())  # of open groups
+        # of open groups
+        self._room = int((budget.largest_group - self.counts_P[self.counts_P > 0]).sum())
 
     def give(self, at: int, wanted: int) -> int:
-        """Gives a prompt up to about `wanted` more rollouts, as the budget allows; returns their number."""
-        low, high, quantum = self.budget.smallest_group, self.budget.largest_group, self.budget.quantum
+        """Gives a prompt up to about `wanted` more rollouts, as the budget allows; returns their
+        number."""
+        low, high, quantum = (
+            self.budget.smallest_group,
+            self.budget.largest_group,
+            self.budget.quantum,
+        )
         had = int(self.counts_P[at])
         least = 0 if had else low
         most = min(max(-(-wanted // quantum) * quantum, least), high - had, self.left)
@@ -49,13 +60,20 @@ class Spending:
 
     def give_each(self, at_K: ArrayLike, wanted_K: ArrayLike) -> None:
         """As `give` for each of these distinct prompts in turn."""
-        low, high, quantum = self.budget.smallest_group, self.budget.largest_group, self.budget.quantum
+        low, high, quantum = (
+            self.budget.smallest_group,
+            self.budget.largest_group,
+            self.budget.quantum,
+        )
         at_K = np.asarray(at_K, dtype=np.int64)
         had_K = self.counts_P[at_K]
         new_K = had_K == 0
         wanted_K = np.broadcast_to(np.asarray(wanted_K, dtype=np.int64), at_K.shape)
-        full_K = np.minimum(np.maximum(-(-wanted_K // quantum) * quantum, np.where(new_K, low, 0)), high - had_K)
-        # Each allocation reduces the slack: all before the first one that is not ok can be given in full.
+        full_K = np.minimum(
+            np.maximum(-(-wanted_K // quantum) * quantum, np.where(new_K, low, 0)), high - had_K
+        )
+        # Each allocation reduces the slack: all before the first one that is not ok can be given in
+        # full.
         left_K = self.left - np.cumsum(full_K)
         short_K = self.left - self._room - high * np.cumsum(new_K)
         ok_K = -(-np.maximum(short_K, 0) // high) * low <= left_K
@@ -69,7 +87,8 @@ class Spending:
             self.give(at, wanted)
 
     def spread(self, at_K: IntArray, keep: int = 0) -> None:
-        """Allocates all but `keep` of the rollouts left, a quantum to each of these prompts in turn, up to the cap."""
+        """Allocates all but `keep` of the rollouts left, a quantum to each of these prompts in
+        turn, up to the cap."""
         quantum, high = self.budget.quantum, self.budget.largest_group
         before = -1
         while self.left > keep and self.left != before:
@@ -85,15 +104,18 @@ class Spending:
                 self.give(at, quantum)
 
     def spread_rest(self) -> None:
-        """Allocates all rollouts left, first to the prompts with rollouts, and to those with the fewest first."""
+        """Allocates all rollouts left, first to the prompts with rollouts, and to those with the
+        fewest first."""
         by_count = np.argsort(self.counts_P, kind="stable")
         self.spread(by_count[self.counts_P[by_count] > 0])
         self.spread(by_count)
 
 
 def order_matters(budget: Budget, most: int) -> bool:
-    """Whether what a group gets may depend on which groups got theirs before, if groups may reach `most`.
+    """Whether what a group gets may depend on which groups got theirs before, if groups may reach
+    `most`.
 
-    Where groups may reach the cap and further prompts may start, what is left may be too little for another group.
+    Where groups may reach the cap and further prompts may start, what is left may be too little for
+    another group.
     """
     return budget.fewest == 0 and budget.largest_group - most < budget.smallest_group

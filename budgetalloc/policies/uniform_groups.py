@@ -1,4 +1,5 @@
-"""The rule of uniform GRPO, which replaces a policy's own while beliefs or advantages are out of bounds."""
+"""The rule of uniform GRPO, which replaces a policy's own while beliefs or advantages are out of
+bounds."""
 
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ __all__ = ["budget_of_groups", "uniform_groups"]
 
 
 def budget_of_groups(size: int, budget: Budget) -> Budget:
-    """The budget with groups of at least this size, within its bounds. With a floor, every prompt has a group: itself.
+    """The budget with groups of at least this size, within its bounds. With a floor, every prompt
+    has a group: itself.
 
     >>> budget_of_groups(8, Budget(rollouts=64, floor=0, cap=6, quantum=4)).min_group
     4

@@ -1,4 +1,5 @@
-"""The report on a finished run: the use of its rollouts, predictability of waste, and a replay with other policies.
+"""The report on a finished run: the use of its rollouts, predictability of waste, and a replay with
+other policies.
 
 run = report("run/completions")
 print(as_text(run))

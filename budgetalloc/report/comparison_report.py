@@ -17,27 +17,34 @@ __all__ = ["CHOSEN", "UNTIMED", "as_html", "as_json", "as_text", "comparison_of"
 
 _VERSION = 1
 _HELD_OUT = (
-    "Held-out reward is on prompts that no step trains on, so it can be compared. One run each: another seed may "
+    "Held-out reward is on prompts that no step trains on, so it can be compared. One run each: "
+    "another seed may "
     "reverse the order, and each run needs its own learning rate (docs: Does it help me?)."
 )
 CHOSEN = (
-    "The reward is that of the prompts that each run chose. A policy that leaves out mastered or hopeless prompts "
-    "has another mean than one that takes every prompt in turn, so this does NOT say which run learned more. Evaluate "
-    "both runs on held-out prompts (GRPOConfig(eval_strategy='steps') with an eval_dataset, or callback.held_out()). "
+    "The reward is that of the prompts that each run chose. A policy that leaves out mastered or "
+    "hopeless prompts "
+    "has another mean than one that takes every prompt in turn, so this does NOT say which run "
+    "learned more. Evaluate "
+    "both runs on held-out prompts (GRPOConfig(eval_strategy='steps') with an eval_dataset, or "
+    "callback.held_out()). "
     "The callback writes the evaluations next to the ledger, and this report then compares them."
 )
 _NO_LEVEL = "No reward above the start was reached by both."
-UNTIMED = "Seconds are unknown. They are in the file next to the ledger whose name ends in .progress."
+UNTIMED = (
+    "Seconds are unknown. They are in the file next to the ledger whose name ends in .progress."
+)
 
 
 def comparison_of(one: Side, other: Side) -> dict[str, Any]:
     """The comparison as plain values, NaN for what is not known.
 
-    Keys: `version`; `runs`, two of `log`, `kind`, `rollouts`, `steps`, `prompts`, `tokens`, `seconds`, `mixed`,
-    `all_fail`, `all_pass`, `tied`, `single` and `wasted` (shares of rollouts), `reward_first`, `reward_last` (of the
-    batches, first and last twentieth), `held_out_first`, `held_out_last`; `measured` ("held-out" or "batches");
-    `curves`, of both runs (rollouts, reward) of what was measured; `levels`, each with `reward` and, for both runs,
-    `rollouts`, `tokens` and `seconds` when it was first reached; `careful`, what the figures do not mean.
+    Keys: `version`; `runs`, two of `log`, `kind`, `rollouts`, `steps`, `prompts`, `tokens`,
+    `seconds`, `mixed`, `all_fail`, `all_pass`, `tied`, `single` and `wasted` (shares of rollouts),
+    `reward_first`, `reward_last` (of the batches, first and last twentieth), `held_out_first`,
+    `held_out_last`; `measured` ("held-out" or "batches"); `curves`, of both runs (rollouts, reward)
+    of what was measured; `levels`, each with `reward` and, for both runs, `rollouts`, `tokens` and
+    `seconds` when it was first reached; `careful`, what the figures do not mean.
     """
     held_out = [side.held_out() for side in (one, other)]
     both = all(held_out)
@@ -47,13 +54,17 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
     careful = [f"{_HELD_OUT} {between}" if both else CHOSEN]
     ranges = [side.waste.reward_range for side in (one, other)]
     if ranges[0] != ranges[1]:
-        careful.append(f"The ranges of the rewards differ, {ranges[0]} and {ranges[1]}: are these the same rewards?")
+        careful.append(
+            f"The ranges of the rewards differ, {ranges[0]} and {ranges[1]}: are these the same "
+            "rewards?"
+        )
     careful += [] if all(side.seconds_S is not None for side in (one, other)) else [UNTIMED]
     for letter, side in zip("AB", (one, other), strict=True):
         if side.report.missing[0]:
             gone, steps = side.report.missing
             careful.append(
-                f"The log of {letter} lacks {gone:,} of the run's {steps:,} steps: nothing above counts them."
+                f"The log of {letter} lacks {gone:,} of the run's {steps:,} steps: nothing above "
+                "counts them."
             )
         careful += doubts_sentences(side.report.notes, side.report.doubts)
     return {
@@ -119,13 +130,18 @@ def as_text(comparison: dict[str, Any], width: int = 100) -> str:
         for letter, run in zip("AB", (one, other), strict=True)
     ]
     lines += ["", f"  {'':<34}{'A':>14}{'B':>14}{'B / A':>9}"]
-    lines += [f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip() for row in _used_rows(comparison)]
+    lines += [
+        f"  {row[0]:<34}{row[1]:>14}{row[2]:>14}{row[3]:>9}".rstrip()
+        for row in _used_rows(comparison)
+    ]
     lines += ["", _heading(comparison).upper(), ""]
     if not comparison["levels"]:
         lines.append(f"  {_NO_LEVEL}")
     for level in comparison["levels"]:
         lines.append(f"  reward {level['reward']:.3f}")
-        lines += [f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in _level_rows(level)]
+        lines += [
+            f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in _level_rows(level)
+        ]
     for text in comparison["careful"]:
         lines += ["", *textwrap.wrap(text, width)]
     return "\n".join(lines)
@@ -138,23 +154,33 @@ def _heading(comparison: dict[str, Any]) -> str:
 
 
 def _used_rows(comparison: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """What each run used and reached: name, A, B, and B / A where that is meaningful; unknown rows are left out."""
+    """What each run used and reached: name, A, B, and B / A where that is meaningful; unknown rows
+    are left out."""
     one, other = comparison["runs"]
     rows = []
     for name, label in _ROWS.items():
         pair = (one[name], other[name])
         if not all(isinstance(x, float) and math.isnan(x) for x in pair):
-            cells = [percent(x) if name in _SHARES else _number(x, exact="reward" in name) for x in pair]
-            ratio = _quotient(*pair) if name in ("rollouts", "steps", "prompts", "tokens", "seconds") else ""
+            cells = [
+                percent(x) if name in _SHARES else _number(x, exact="reward" in name) for x in pair
+            ]
+            ratio = (
+                _quotient(*pair)
+                if name in ("rollouts", "steps", "prompts", "tokens", "seconds")
+                else ""
+            )
             rows.append((label, cells[0], cells[1], ratio))
     return rows
 
 
 def _level_rows(level: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """What each run needed for a reward, in rollouts, tokens and seconds as far as they are known."""
+    """What each run needed for a reward, in rollouts, tokens and seconds as far as they are
+    known."""
     pairs = ((name, *level[name]) for name in ("rollouts", "tokens", "seconds"))
     return [
-        (name, _number(a), _number(b), _quotient(a, b)) for name, a, b in pairs if not (math.isnan(a) and math.isnan(b))
+        (name, _number(a), _number(b), _quotient(a, b))
+        for name, a, b in pairs
+        if not (math.isnan(a) and math.isnan(b))
     ]
 
 
@@ -170,9 +196,12 @@ def as_html(comparison: dict[str, Any]) -> str:
         careful=comparison["careful"],
         used=_used_rows(comparison),
         heading=_heading(comparison),
-        picture={"title": "Reward of both runs", "image": curves(lines)} if all(lines.values()) else None,
+        picture={"title": "Reward of both runs", "image": curves(lines)}
+        if all(lines.values())
+        else None,
         levels=[
-            ([f"reward {level['reward']:.3f}", "A", "B", "B / A"], _level_rows(level)) for level in comparison["levels"]
+            ([f"reward {level['reward']:.3f}", "A", "B", "B / A"], _level_rows(level))
+            for level in comparison["levels"]
         ],
         no_level=_NO_LEVEL,
     )

@@ -86,8 +86,16 @@ def headline(waste: Waste, missing: tuple[int, int] = (0, 0)) -> str:
     if gone:
         return f"{headline(waste)} The log has {steps - gone:,} of the run's {steps:,} steps: {gone:,} are missing."
     shares = waste.shares()
-    groups = {FAILED: "that all failed", PASSED: "that all passed", TIED: "that had equal rewards in between"}
-    parts = [f"{percent(shares[kind])} in groups {label}" for kind, label in groups.items() if shares[kind]]
+    groups = {
+        FAILED: "that all failed",
+        PASSED: "that all passed",
+        TIED: "that had equal rewards in between",
+    }
+    parts = [
+        f"{percent(shares[kind])} in groups {label}"
+        for kind, label in groups.items()
+        if shares[kind]
+    ]
     if shares[SINGLE] == 1:
         return "Every rollout was a single rollout: there is no group whose rewards could be equal."
     if not parts:
@@ -100,19 +108,32 @@ def tokens_sentence(waste: Waste) -> str:
     """How many tokens wasted groups have, or that this is unknown."""
     if waste.tokens is None or waste.wasted_tokens is None:
         return "The log has no lengths, so the number of wasted tokens is unknown."
-    known = f"; the lengths of {percent(1 - waste.unmeasured / waste.rollouts)} are known" if waste.unmeasured else ""
+    known = (
+        f"; the lengths of {percent(1 - waste.unmeasured / waste.rollouts)} are known"
+        if waste.unmeasured
+        else ""
+    )
     part = percent(share(waste.wasted_tokens, waste.tokens))
     return f"Tokens in wasted groups: {waste.wasted_tokens:,} of {waste.tokens:,} ({part}{known})."
 
 
 def cost_sentence(waste: Waste) -> str:
-    """What a success cost over the run, in its first and in its last tenth; empty if that is unknown."""
+    """What a success cost over the run, in its first and in its last tenth; empty if that is
+    unknown."""
     whole, time = waste.per_success(), waste.over_time(10)
     known = next((name for name in PER_SUCCESS if not math.isnan(whole[name])), None)
     if known is None:
         return ""
-    what = "Cost a success, in the unit of the run's cost=" if known == "cost_per_success" else "Tokens a success"
-    ends = "" if len(time) < 2 else f", {_number(time[0][known])} at first and {_number(time[-1][known])} at the end"
+    what = (
+        "Cost a success, in the unit of the run's cost="
+        if known == "cost_per_success"
+        else "Tokens a success"
+    )
+    ends = (
+        ""
+        if len(time) < 2
+        else f", {_number(time[0][known])} at first and {_number(time[-1][known])} at the end"
+    )
     return f"{what}: {_number(whole[known])} over the run{ends}."
 
 
@@ -126,8 +147,10 @@ def singles_sentence(waste: Waste) -> str:
     if not part:
         return ""
     text = (
-        f"{percent(part)} of the rollouts were single rollouts, the only one of their prompt in the step, as "
-        "adaptive() requests. Their baseline is a prediction from earlier steps: the gradient is in the difference "
+        f"{percent(part)} of the rollouts were single rollouts, the only one of their prompt in "
+        "the step, as "
+        "adaptive() requests. Their baseline is a prediction from earlier steps: the gradient is "
+        "in the difference "
         "between success and prediction."
     )
     if waste.as_predicted and waste.predictable:
@@ -141,12 +164,17 @@ def prompts_sentences(waste: Waste) -> list[str]:
     lines = []
     never, always = waste.never(), waste.always()
     sometimes = np.setdiff1d(np.arange(len(waste.ids_P)), np.concatenate([never, always]))
-    for label, at_P in (("Never solved", never), ("Sometimes solved", sometimes), ("Always solved", always)):
+    for label, at_P in (
+        ("Never solved", never),
+        ("Sometimes solved", sometimes),
+        ("Always solved", always),
+    ):
         part = share(len(at_P), len(waste.ids_P))
         took = share(waste.rollouts_P[at_P].sum(), waste.rollouts)
         each = f" (median {np.median(waste.rollouts_P[at_P]):.0f} each)" if len(at_P) else ""
         lines.append(
-            f"{label}: {len(at_P):,} of {len(waste.ids_P):,} prompts ({percent(part)}), with {percent(took)} of the "
+            f"{label}: {len(at_P):,} of {len(waste.ids_P):,} prompts ({percent(part)}), with "
+            f"{percent(took)} of the "
             f"rollouts{each}."
         )
     return lines
@@ -157,20 +185,28 @@ def forecast_sentences(waste: Waste) -> list[str]:
     forecast = waste.forecast
     if not waste.predictable:
         return ["No prompt came twice, and the log has no predictions: nothing could be predicted."]
-    who = "by the policy of the run" if 2 * forecast.logged >= forecast.rollouts else f"by the belief {BELIEF}"
+    who = (
+        "by the policy of the run"
+        if 2 * forecast.logged >= forecast.rollouts
+        else f"by the belief {BELIEF}"
+    )
     if math.isnan(forecast.explained):
         return ["Every rollout had the same success, so there was nothing to predict."]
     lines = [
         f"Success of each rollout, as predicted {who} before its step. The prediction explained "
-        f"{percent(forecast.explained)} of the variance of success (Brier score {forecast.brier:.3f}; of the best "
+        f"{percent(forecast.explained)} of the variance of success (Brier score "
+        f"{forecast.brier:.3f}; of the best "
         f"constant {forecast.constant:.3f}).",
-        f"Mean surprise {forecast.surprise:.2f}: it is |success - prediction|, the size of the advantage under a "
+        f"Mean surprise {forecast.surprise:.2f}: it is |success - prediction|, the size of the "
+        "advantage under a "
         "baseline from earlier steps.",
     ]
     if forecast.explained < 0:
         lines.append("The prediction is worse than the constant.")
     if waste.graded:
-        lines.append("Success is graded. The report's own belief treats a success of 0.3 as 0.3 successes.")
+        lines.append(
+            "Success is graded. The report's own belief treats a success of 0.3 as 0.3 successes."
+        )
     return lines
 
 
@@ -179,22 +215,33 @@ def replay_sentences(replayed: Replayed) -> list[str]:
     steps = counted(replayed.steps, "step")
     if replayed.steps < replayed.logged:
         steps = f"The first {replayed.steps:,} of about {replayed.logged:,} steps"
-    alike = "fewer prompts than in the log, so that groups of two fit" if replayed.narrowed else "as in the log"
+    alike = (
+        "fewer prompts than in the log, so that groups of two fit"
+        if replayed.narrowed
+        else "as in the log"
+    )
     lines = [
-        f"{steps}, {replayed.rollouts:,} rollouts and a batch of {counted(replayed.prompts, 'prompt')} in each, "
+        f"{steps}, {replayed.rollouts:,} rollouts and a batch of "
+        f"{counted(replayed.prompts, 'prompt')} in each, "
         f"{alike}; {counted(replayed.seeds, 'seed')}."
     ]
     if names := ", ".join(row["policy"] for row in replayed.rows if row["min_group"] == 1):
         lines.append(
-            f"{names} may request groups of one. These are never mixed, and their baseline comes from earlier steps. "
+            f"{names} may request groups of one. These are never mixed, and their baseline comes "
+            "from earlier steps. "
             "No share of mixed groups is given: compare by the signal."
         )
     lines.append(
-        "Signal: the mean over the rollouts of 4 times the variance of their prompt's logged success, 4 p (1-p) for "
-        "success of 0 and 1; 100 % if every prompt is solved half of the time. Modelled: the share of rollouts that a "
-        "model answered, because the log had no more of the prompt. At least and at most: the share of rollouts in "
-        "mixed groups for the least and the most favourable answers of the model. Intervals: 95 % over seeds; they say "
-        "how much another draw from the same log would differ, not how much another training run would."
+        "Signal: the mean over the rollouts of 4 times the variance of their prompt's logged "
+        "success, 4 p (1-p) for "
+        "success of 0 and 1; 100 % if every prompt is solved half of the time. Modelled: the share "
+        "of rollouts that a "
+        "model answered, because the log had no more of the prompt. At least and at most: the "
+        "share of rollouts in "
+        "mixed groups for the least and the most favourable answers of the model. Intervals: 95 % "
+        "over seeds; they say "
+        "how much another draw from the same log would differ, not how much another training run "
+        "would."
     )
     return lines
 
@@ -205,7 +252,17 @@ def replay_table(replayed: Replayed) -> list[list[str]]:
     A policy that may request groups of one has "-" for its mixed groups.
     """
     first = replayed.rows[0]
-    table = [["policy", "in mixed groups", f"more than {first['policy']}", "signal", "modelled", "at least", "at most"]]
+    table = [
+        [
+            "policy",
+            "in mixed groups",
+            f"more than {first['policy']}",
+            "signal",
+            "modelled",
+            "at least",
+            "at most",
+        ]
+    ]
     for row in replayed.rows:
         mixed = more = at_least = at_most = "-"
         if row["min_group"] > 1:
@@ -216,14 +273,26 @@ def replay_table(replayed: Replayed) -> list[list[str]]:
             )
             if first["min_group"] > 1:
                 more = "" if row is first else _spanned(row, "mixed_rollouts_diff", "+")
-        table.append([row["policy"], mixed, more, percent(row["signal"]), percent(row["modelled"]), at_least, at_most])
+        table.append(
+            [
+                row["policy"],
+                mixed,
+                more,
+                percent(row["signal"]),
+                percent(row["modelled"]),
+                at_least,
+                at_most,
+            ]
+        )
     return table
 
 
 def _spanned(row: Mapping[str, Any], figure: str, sign: str = "-") -> str:
     """A share in per cent with its interval, if it has one."""
     value, low, high = (100 * row[figure + end] for end in ("", "_low", "_high"))
-    return f"{value:{sign}.1f} %" + ("" if math.isnan(low) else f" ({low:{sign}.1f} to {high:{sign}.1f})")
+    return f"{value:{sign}.1f} %" + (
+        "" if math.isnan(low) else f" ({low:{sign}.1f} to {high:{sign}.1f})"
+    )
 
 
 def doubts_sentences(notes: Mapping[str, int], doubts: Sequence[str]) -> list[str]:
@@ -231,9 +300,13 @@ def doubts_sentences(notes: Mapping[str, int], doubts: Sequence[str]) -> list[st
     return [f"CAREFUL: {shortened(text, 300)}: {notes.get(text, 0):,}" for text in doubts]
 
 
-def notes_sentences(waste: Waste, notes: Mapping[str, int], doubts: Sequence[str] = ()) -> list[str]:
+def notes_sentences(
+    waste: Waste, notes: Mapping[str, int], doubts: Sequence[str] = ()
+) -> list[str]:
     """Omissions and assumptions of the reader, with their counts, without `doubts`."""
-    lines = [f"{shortened(text, 200)}: {count:,}" for text, count in notes.items() if text not in doubts]
+    lines = [
+        f"{shortened(text, 200)}: {count:,}" for text, count in notes.items() if text not in doubts
+    ]
     if waste.unscored:
         lines.append(f"rollouts without a reward, left out: {waste.unscored:,}")
     if waste.broken and "broken row" not in notes:
@@ -242,7 +315,8 @@ def notes_sentences(waste: Waste, notes: Mapping[str, int], doubts: Sequence[str
 
 
 def worst(waste: Waste, texts: Mapping[Id, str], most: int = 5) -> list[dict[str, Any]]:
-    """The prompts with most wasted rollouts: `id`, `text`, `rollouts`, `wasted`, mean `success`, `wasted_tokens`."""
+    """The prompts with most wasted rollouts: `id`, `text`, `rollouts`, `wasted`, mean `success`,
+    `wasted_tokens`."""
     order = np.argsort(-waste.wasted_P, kind="stable")[:most]
     return [
         {
@@ -259,7 +333,8 @@ def worst(waste: Waste, texts: Mapping[Id, str], most: int = 5) -> list[dict[str
 
 
 def named(row: Mapping[str, Any], width: int) -> str:
-    """A prompt of `worst` by its id and, if it is known, the beginning of its text, in at most `width` characters.
+    """A prompt of `worst` by its id and, if it is known, the beginning of its text, in at most
+    `width` characters.
 
     >>> named({"id": "4d4db5bbabf3998a", "text": "2 + 2 ="}, 40)
     '4d4db5bbabf3998a  2 + 2 ='

@@ -1,4 +1,5 @@
-"""How well the success of each rollout was predicted before its step; the prediction error is the learning signal."""
+"""How well the success of each rollout was predicted before its step; the prediction error is the
+learning signal."""
 
 from dataclasses import dataclass, fields
 
@@ -16,13 +17,16 @@ NEAR = 0.1  # a success within this distance of the prediction is as predicted
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Sums over rollouts of their predicted and observed success. B: equal bins of the prediction, from 0 to 1.
+    """Sums over rollouts of their predicted and observed success. B: equal bins of the prediction,
+    from 0 to 1.
 
-    The prediction is that of the log, if it has one, as a ledger does, and otherwise that of the report's own belief.
-    Under a baseline from earlier steps, such as that of `adaptive()`, success minus prediction is the advantage.
+    The prediction is that of the log, if it has one, as a ledger does, and otherwise that of the
+    report's own belief. Under a baseline from earlier steps, such as that of `adaptive()`, success
+    minus prediction is the advantage.
 
     Args:
-        rollouts_B, predicted_B, success_B: Rollouts in each bin, the sum of their predictions and of their success.
+        rollouts_B, predicted_B, success_B: Rollouts in each bin, the sum of their predictions and
+            of their success.
         squared: Sum of (success - prediction)^2.
         surprises: Sum of |success - prediction|.
         squares: Sum of success^2.
@@ -57,7 +61,9 @@ class Forecast:
         )
 
     def __add__(self, other: "Forecast") -> "Forecast":
-        return Forecast(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        return Forecast(
+            *(getattr(self, field.name) + getattr(other, field.name) for field in fields(self))
+        )
 
     @property
     def rollouts(self) -> int:
@@ -71,11 +77,16 @@ class Forecast:
     @property
     def constant(self) -> float:
         """The Brier score of the best constant prediction: the variance of success."""
-        return max(share(self.squares, self.rollouts) - share(float(self.success_B.sum()), self.rollouts) ** 2, 0.0)
+        return max(
+            share(self.squares, self.rollouts)
+            - share(float(self.success_B.sum()), self.rollouts) ** 2,
+            0.0,
+        )
 
     @property
     def explained(self) -> float:
-        """The share of the variance of success that the prediction explains; below 0, the constant is better.
+        """The share of the variance of success that the prediction explains; below 0, the constant
+        is better.
 
         NaN if every rollout had the same success.
         """
@@ -87,10 +98,15 @@ class Forecast:
         return share(self.surprises, self.rollouts)
 
     def deciles(self) -> list[dict[str, float]]:
-        """`rollouts`, mean `predicted` and mean `success` in tenths of the prediction, without empty ones."""
+        """`rollouts`, mean `predicted` and mean `success` in tenths of the prediction, without
+        empty ones."""
         sums_B = self.rollouts_B, self.predicted_B, self.success_B
         tenths = zip(*(sum_B.reshape(10, -1).sum(axis=1).tolist() for sum_B in sums_B), strict=True)
-        return [{"rollouts": n, "predicted": p / n, "success": passed / n} for n, p, passed in tenths if n]
+        return [
+            {"rollouts": n, "predicted": p / n, "success": passed / n}
+            for n, p, passed in tenths
+            if n
+        ]
 
 
 def share(part: float, whole: float) -> float:

@@ -1,4 +1,5 @@
-"""The report as one HTML page without scripts or external resources, with dark mode, phone and print layouts."""
+"""The report as one HTML page without scripts or external resources, with dark mode, phone and
+print layouts."""
 
 from typing import Any
 
@@ -31,8 +32,8 @@ _TENTHS = "Rollouts in tenths of the prediction; a larger dot has more. Right pr
 def as_html(report: Report) -> str:
     """The report as one self-contained HTML page.
 
-    All text of the log is escaped, and the page's content security policy forbids scripts and loading. The text of a
-    prompt can therefore not be executed.
+    All text of the log is escaped, and the page's content security policy forbids scripts and
+    loading. The text of a prompt can therefore not be executed.
 
     Raises:
         UnsupportedError: jinja2 or matplotlib is not installed.
@@ -41,9 +42,15 @@ def as_html(report: Report) -> str:
     time = waste.over_time(_POINTS)
     over_time = [
         _picture(
-            "Share of rollouts by kind of group", pictures.areas(time, waste.kinds), "In the order of the legend."
+            "Share of rollouts by kind of group",
+            pictures.areas(time, waste.kinds),
+            "In the order of the legend.",
         ),
-        _picture("Mean success", pictures.course(time, "success"), "The mean over all rollouts of a step."),
+        _picture(
+            "Mean success",
+            pictures.course(time, "success"),
+            "The mean over all rollouts of a step.",
+        ),
     ]
     surprise = "The mean of |success - prediction|: what is left to learn from."
     return page(
@@ -54,17 +61,31 @@ def as_html(report: Report) -> str:
         headline=findings.headline(waste, report.missing),
         size=findings.size_sentence(waste),
         doubts=findings.doubts_sentences(report.notes, report.doubts),
-        about=[findings.tokens_sentence(waste), findings.cost_sentence(waste), findings.singles_sentence(waste)],
+        about=[
+            findings.tokens_sentence(waste),
+            findings.cost_sentence(waste),
+            findings.singles_sentence(waste),
+        ],
         cards=_cards(waste),
         kinds={kind: f"{LABELS[kind]}: {MEANING[kind]}" for kind in waste.kinds},
         over_time=over_time,
         prompts=findings.prompts_sentences(waste),
         solved=_solved(waste),
-        worst_head=["prompt", "rollouts wasted", "of", "mean success", *(["tokens wasted"] if waste.tokens else [])],
+        worst_head=[
+            "prompt",
+            "rollouts wasted",
+            "of",
+            "mean success",
+            *(["tokens wasted"] if waste.tokens else []),
+        ],
         worst=_worst(report),
         forecast=findings.forecast_sentences(waste),
         predicted=[
-            _picture("Predicted and observed success", pictures.calibration(waste.forecast.deciles()), _TENTHS),
+            _picture(
+                "Predicted and observed success",
+                pictures.calibration(waste.forecast.deciles()),
+                _TENTHS,
+            ),
             _picture("Mean surprise", pictures.course(time, "surprise"), surprise),
         ]
         if waste.predictable
@@ -84,7 +105,8 @@ def page(template: str, **values: Any) -> str:
     markup = imported("markupsafe", "A page of a report", "logs").Markup
 
     def written(value: Any) -> Any:
-        """Lone surrogates, which UTF-8 does not have, are replaced; "%" stays on the number's line."""
+        """Lone surrogates, which UTF-8 does not have, are replaced; "%" stays on the number's
+        line."""
         if isinstance(value, markup):
             return value
         return str(value).encode(errors="replace").decode().replace(" %", "\xa0%")
@@ -105,7 +127,13 @@ def _cards(waste: Waste) -> list[tuple[str, str, str]]:
     cards.append((f"{len(waste.never()):,}", "prompts never solved", "rule"))
     cards.append((f"{len(waste.always()):,}", "prompts always solved", "rule"))
     if waste.tokens and waste.wasted_tokens is not None:
-        cards.append((percent(share(waste.wasted_tokens, waste.tokens)), "of tokens in wasted rollouts", "rule"))
+        cards.append(
+            (
+                percent(share(waste.wasted_tokens, waste.tokens)),
+                "of tokens in wasted rollouts",
+                "rule",
+            )
+        )
     return cards
 
 

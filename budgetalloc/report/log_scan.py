@@ -21,8 +21,8 @@ def measure(ledger: Ledger, *, reward_range: tuple[float, float] | None = None) 
 
     Args:
         ledger: The log.
-        reward_range: The rewards of failure and success; rewards in between are graded. Default: the range of the log,
-            else (0, 1). A log with a success column needs none.
+        reward_range: The rewards of failure and success; rewards in between are graded. Default:
+            the range of the log, else (0, 1). A log with a success column needs none.
 
     Raises:
         InputError: a reward outside the range, or no reward at all.
@@ -50,8 +50,10 @@ def measure(ledger: Ledger, *, reward_range: tuple[float, float] | None = None) 
     if not scored_R.any():
         notes = "; ".join(f"{text}: {count:,}" for text, count in ledger.notes.items())
         raise InputError(
-            f"The log holds no rollout with a reward ({unscored} rollouts have none): there is nothing to report. Is "
-            f"it the right file and reward column?{' Left out while reading: ' + notes + '.' if notes else ''}"
+            f"The log holds no rollout with a reward ({unscored} rollouts have none): there is "
+            "nothing to report. Is "
+            "it the right file and reward "
+            f"column?{' Left out while reading: ' + notes + '.' if notes else ''}"
         )
     trainer_steps = frame.get("trainer_step", frame["step"]).nunique()
     ids_P, prompt_R = factorize(frame["prompt"][scored_R].tolist())
@@ -59,12 +61,18 @@ def measure(ledger: Ledger, *, reward_range: tuple[float, float] | None = None) 
     order = np.lexsort((prompt_R, step_R))
     frame, step_R, prompt_R = frame[scored_R].iloc[order], step_R[order], prompt_R[order]
     names = ("reward", "success", "predicted", "length", "cost")
-    rewards_R, success_R, logged_R, length_R, cost_R = (frame[name].to_numpy(dtype=np.float64) for name in names)
+    rewards_R, success_R, logged_R, length_R, cost_R = (
+        frame[name].to_numpy(dtype=np.float64) for name in names
+    )
     # Sums by group, then by step and by prompt, of rows sorted by step and prompt.
     opens_R = np.ones(len(step_R), dtype=bool)
     opens_R[1:] = (step_R[1:] != step_R[:-1]) | (prompt_R[1:] != prompt_R[:-1])
     rows_G = np.flatnonzero(opens_R)
-    step_G, prompt_G, size_G = step_R[rows_G], prompt_R[rows_G], np.diff(np.append(rows_G, len(step_R)))
+    step_G, prompt_G, size_G = (
+        step_R[rows_G],
+        prompt_R[rows_G],
+        np.diff(np.append(rows_G, len(step_R))),
+    )
     tokens_G = np.add.reduceat(np.nan_to_num(length_R), rows_G)
     success_G = np.add.reduceat(success_R, rows_G)
     kind_G, _ = group_kinds(rewards_R, success_R, np.cumsum(opens_R) - 1, len(rows_G))

@@ -24,7 +24,9 @@ _SHARES = (0, 0.25, 0.5, 0.75, 1)
 
 def _embedded(draw: Callable[[Any], None], size: tuple[float, float] = _SIZE) -> str:
     """What `draw` draws on axes, as the address of an image."""
-    figure = imported("matplotlib.figure", "A page of a report", "logs").Figure(figsize=size, layout="constrained")
+    figure = imported("matplotlib.figure", "A page of a report", "logs").Figure(
+        figsize=size, layout="constrained"
+    )
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
@@ -36,13 +38,18 @@ def _embedded(draw: Callable[[Any], None], size: tuple[float, float] = _SIZE) ->
 
 
 def _percent(axes: Any, which: str) -> None:
-    setting = {f"{which}ticks": _SHARES, f"{which}ticklabels": [f"{100 * x:.0f} %" for x in _SHARES]}
+    setting = {
+        f"{which}ticks": _SHARES,
+        f"{which}ticklabels": [f"{100 * x:.0f} %" for x in _SHARES],
+    }
     axes.set(**setting, **{f"{which}lim": (0, 1)})
 
 
 def _steps(axes: Any, time: Sequence[Mapping[str, float]]) -> list[float]:
     """Sets the axis of training steps; returns the middle of each run of steps."""
-    axes.set(xlabel="training step", xlim=(time[0]["first"], max(time[-1]["last"], time[0]["first"] + 1)))
+    axes.set(
+        xlabel="training step", xlim=(time[0]["first"], max(time[-1]["last"], time[0]["first"] + 1))
+    )
     axes.locator_params(axis="x", nbins=5, integer=True)
     return [(row["first"] + row["last"]) / 2 for row in time]
 
@@ -65,7 +72,13 @@ def course(time: Sequence[Mapping[str, float]], name: str) -> str:
 
     def draw(axes: Any) -> None:
         _percent(axes, "y")
-        axes.plot(_steps(axes, time), [row[name] for row in time], color=COLORS["mixed"], marker=".", markersize=3)
+        axes.plot(
+            _steps(axes, time),
+            [row[name] for row in time],
+            color=COLORS["mixed"],
+            marker=".",
+            markersize=3,
+        )
 
     return _embedded(draw)
 
@@ -90,7 +103,11 @@ def columns(bars: Sequence[tuple[str, float, str]], label: str) -> str:
     """Upright bars: kind of group for the colour, height, and text under it."""
 
     def draw(axes: Any) -> None:
-        axes.bar(range(len(bars)), [height for _, height, _ in bars], color=[COLORS[kind] for kind, _, _ in bars])
+        axes.bar(
+            range(len(bars)),
+            [height for _, height, _ in bars],
+            color=[COLORS[kind] for kind, _, _ in bars],
+        )
         axes.set_xticks(range(len(bars)), [text for _, _, text in bars])
         axes.tick_params(axis="x", length=0)
         axes.locator_params(axis="y", nbins=4, integer=True)
@@ -108,7 +125,12 @@ def dots(rows: Sequence[Mapping[str, Any]], figure: str, label: str) -> str:
             if not math.isnan(low):
                 axes.plot([low, high], [at, at], color=COLORS["mixed"], linewidth=3)
             axes.plot(row[figure], at, "o", color=COLORS["mixed"])
-            axes.annotate(f"  {100 * row[figure]:.1f} %", (max(row[figure], high), at), va="center", fontsize=8)
+            axes.annotate(
+                f"  {100 * row[figure]:.1f} %",
+                (max(row[figure], high), at),
+                va="center",
+                fontsize=8,
+            )
         axes.set_yticks(range(len(rows)), [row["policy"] for row in reversed(rows)])
         axes.set(xlabel=label, ylim=(-0.6, len(rows) - 0.4))
         axes.margins(x=0.15)
@@ -123,7 +145,9 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
 
     def draw(axes: Any) -> None:
         for kind, points in lines.items():
-            axes.plot([at for at, _ in points], [y for _, y in points], color=COLORS[kind], marker=".")
+            axes.plot(
+                [at for at, _ in points], [y for _, y in points], color=COLORS[kind], marker="."
+            )
         axes.set(xlabel="rollouts", xlim=(0, None))
 
     return _embedded(draw)

@@ -18,7 +18,8 @@ __all__ = ["Curve", "Side", "levels"]
 Curve = list[tuple[float, float]]
 """Rollouts so far and the reward then, in ascending order of the rollouts."""
 _POINTS = 20  # of the curve of the batches' reward
-_LEVELS = (0.5, 0.75, 1.0)  # shares of the way from the lower start to the highest reward that both reached
+# shares of the way from the lower start to the highest reward that both reached
+_LEVELS = (0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,8 @@ class Side:
 
     @property
     def seconds_S(self) -> FloatArray | None:
-        """Seconds of training up to the end of each step, without evaluations; None if any is missing."""
+        """Seconds of training up to the end of each step, without evaluations; None if any is
+        missing."""
         known = [self.progress.seconds.get(step) for step in self.waste.step_S.tolist()]
         return None if None in known else np.cumsum(np.array(known, dtype=np.float64))
 
@@ -76,20 +78,24 @@ class Side:
         def at(sums_S: FloatArray | None) -> float:
             if sums_S is None:
                 return math.nan
-            return float(np.interp(rollouts, np.append(0.0, self.rollouts_S), np.append(0.0, sums_S)))
+            return float(
+                np.interp(rollouts, np.append(0.0, self.rollouts_S), np.append(0.0, sums_S))
+            )
 
         return rollouts, at(self.tokens_S), at(self.seconds_S)
 
 
 def levels(one: Side, other: Side, curves: Sequence[Curve]) -> list[dict[str, Any]]:
-    """What both runs needed for the same reward: the highest that both reached, and two on the way there.
+    """What both runs needed for the same reward: the highest that both reached, and two on the way
+    there.
 
     Args:
         one, other: The runs.
         curves: The reward of each. Empty ones, and runs that never rise, have no level.
 
     Returns:
-        For each level its `reward`, and for both runs the `rollouts`, `tokens` and `seconds` when it was first reached.
+        For each level its `reward`, and for both runs the `rollouts`, `tokens` and `seconds` when
+            it was first reached.
     """
     if not all(curves):
         return []
@@ -98,8 +104,13 @@ def levels(one: Side, other: Side, curves: Sequence[Curve]) -> list[dict[str, An
     needed = []
     for share in _LEVELS if high > low else ():
         reward = high if share == 1 else low + share * (high - low)
-        first = [reached([at for at, _ in curve], [seen for _, seen in curve], reward) for curve in curves]
+        first = [
+            reached([at for at, _ in curve], [seen for _, seen in curve], reward)
+            for curve in curves
+        ]
         spent = [side.spent(rollouts) for side, rollouts in zip((one, other), first, strict=True)]
         rollouts, tokens, seconds = map(list, zip(*spent, strict=True))
-        needed.append({"reward": reward, "rollouts": rollouts, "tokens": tokens, "seconds": seconds})
+        needed.append(
+            {"reward": reward, "rollouts": rollouts, "tokens": tokens, "seconds": seconds}
+        )
     return needed

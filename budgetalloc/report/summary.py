@@ -1,4 +1,5 @@
-"""The report on a finished run: the use of its rollouts, predictability of waste, and a replay with other policies."""
+"""The report on a finished run: the use of its rollouts, predictability of waste, and a replay with
+other policies."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ class Report:
         why_not: Why there is no replay.
         doubts: The notes about ambiguous content, such as an ambiguous column.
         texts: The text of the prompts listed, if the log has it.
-        missing: Steps of the run that the log lacks, and steps of the run; zeros where that is not known.
+        missing: Steps of the run that the log lacks, and steps of the run; zeros where that is not
+            known.
     """
 
     name: str
@@ -63,13 +65,14 @@ def report(
 
     Args:
         source: A `Ledger`, or a path to any log that `Ledger.read` knows.
-        policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others are compared with the
-            first. Empty: no replay.
+        policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others
+            are compared with the first. Empty: no replay.
         seeds: Seeds of the replays.
-        steps: Steps of each replay, at least 1. Left out: as many as the log can answer, or fewer if that would take
-            more than about a minute.
-        reward_range: The rewards that stand for failure and success. Left out: the range that the log has, else 0 and
-            1, or the lowest and highest reward of the log if rewards lie outside [0, 1], with a note.
+        steps: Steps of each replay, at least 1. Left out: as many as the log can answer, or fewer
+            if that would take more than about a minute.
+        reward_range: The rewards that stand for failure and success. Left out: the range that the
+            log has, else 0 and 1, or the lowest and highest reward of the log if rewards lie
+            outside [0, 1], with a note.
         workers: Processes for the replays, or "ray"; by default one process for each core.
         progress: Called with the replays ended and the replays in all.
         reading: Passed on to `Ledger.read` with a path, such as `prompt="id"`.
@@ -102,12 +105,16 @@ def report(
             raise
         reward_range = float(low), float(high)  # rewards outside [0, 1]
         waste = measure(ledger, reward_range=reward_range)
-        notes[f"rewards from {low:g} to {high:g} taken as the range from failure to success"] = waste.rollouts
+        notes[f"rewards from {low:g} to {high:g} taken as the range from failure to success"] = (
+            waste.rollouts
+        )
     replayed, why_not = None, "no policy was named"
     if policies:
         try:
             log, own = unit_rewards(first_steps(ledger), reward_range), list(seeds)
-            replayed = replay(log, policies, waste, seeds=own, steps=steps, workers=workers, progress=progress)
+            replayed = replay(
+                log, policies, waste, seeds=own, steps=steps, workers=workers, progress=progress
+            )
             why_not = ""
         except (BudgetallocError, ImportError) as error:  # the rest of the report stands
             why_not = str(error)

@@ -37,7 +37,8 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
     Args:
         report: From `report`.
         width: Characters of the longest line, at least 80.
-        unicode: Whether bars are made of block characters; None: if the terminal's encoding has them.
+        unicode: Whether bars are made of block characters; None: if the terminal's encoding has
+            them.
     """
     if unicode is None:
         unicode = shows_bars()
@@ -50,10 +51,16 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         return [line.replace("\xa0", " ") for text in texts for line in textwrap.wrap(text, width)]
 
     lines = wrapped(verdict(report))
-    lines += wrapped(f"{findings.shortened(report.name, 200)} ({report.kind})", findings.size_sentence(waste))
+    lines += wrapped(
+        f"{findings.shortened(report.name, 200)} ({report.kind})", findings.size_sentence(waste)
+    )
     lines += wrapped(*findings.doubts_sentences(report.notes, report.doubts))
     lines += ["", *wrapped(findings.headline(waste, report.missing))]
-    about = (findings.tokens_sentence(waste), findings.cost_sentence(waste), findings.singles_sentence(waste))
+    about = (
+        findings.tokens_sentence(waste),
+        findings.cost_sentence(waste),
+        findings.singles_sentence(waste),
+    )
     lines += wrapped(*about)
     lines += ["", "WHERE THE ROLLOUTS WENT", "", *_kinds(waste, width, full)]
     if course := _over_time(waste, width, unicode):
@@ -87,7 +94,9 @@ def _kinds(waste: Waste, width: int, full: str) -> list[str]:
     shares, room, lines = waste.shares(), max(width - 64, 10), []
     for kind in waste.kinds:
         bar = full * max(round(shares[kind] * room), 1)
-        lines.append(f"  {LABELS[kind]:<10}{percent(shares[kind]):>7}  {bar:<{room}}  {MEANING[kind]}")
+        lines.append(
+            f"  {LABELS[kind]:<10}{percent(shares[kind]):>7}  {bar:<{room}}  {MEANING[kind]}"
+        )
     return lines
 
 

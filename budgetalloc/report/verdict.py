@@ -16,7 +16,9 @@ def verdict(report: Report) -> str:
     if gone:
         concerns.append(f"{gone:,} of {steps:,} steps, which are missing")
     if 2 * waste.wasted > waste.rollouts:
-        concerns.append(f"{percent(share(waste.wasted, waste.rollouts))} of the rollouts without a gradient")
+        concerns.append(
+            f"{percent(share(waste.wasted, waste.rollouts))} of the rollouts without a gradient"
+        )
     if waste.forecast.explained < 0:
         concerns.append("success, which is predicted worse than by a constant")
     time = waste.over_time(10)

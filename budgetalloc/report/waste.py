@@ -21,23 +21,26 @@ _MEANS = ("reward", "success", "surprise")
 
 @dataclass(frozen=True, eq=False)
 class Waste:
-    """The use of a run's rollouts. A group is the scored rollouts of one prompt in one step; K stands for `KINDS`.
+    """The use of a run's rollouts. A group is the scored rollouts of one prompt in one step; K
+    stands for `KINDS`.
 
     Args:
         step_S: The steps of the log.
-        groups_SK, rollouts_SK, tokens_SK: Groups, their rollouts and their tokens by kind, shape (S, K).
+        groups_SK, rollouts_SK, tokens_SK: Groups, their rollouts and their tokens by kind, shape
+            (S, K).
         reward_S, success_S: Sums of rewards in the log's own units, and of success in [0, 1].
         surprise_S: The sum of |success - prediction|.
         cost_S: The sum of the costs that the ledger states, NaN if it states none in the step.
         ids_P: The prompts with a reward.
-        visits_P, rollouts_P, wasted_P, wasted_tokens_P: Groups, rollouts, wasted rollouts and their tokens.
+        visits_P, rollouts_P, wasted_P, wasted_tokens_P: Groups, rollouts, wasted rollouts and their
+            tokens.
         successes_P: The sum of success.
         forecast: How well the success of rollouts was predicted.
         as_predicted: Single rollouts whose success was predicted to within 0.1 (see `Forecast`).
         reward_range: The rewards of failure and success, from which success was computed.
         graded: Whether success between 0 and 1 occurred.
-        trainer_steps: Steps of the trainer. There are fewer of them than decisions if a step has several generation
-            batches.
+        trainer_steps: Steps of the trainer. There are fewer of them than decisions if a step has
+            several generation batches.
         unscored: Rollouts without a reward, which count nowhere else.
         unmeasured: Scored rollouts whose length is unknown; they count no tokens.
         broken: Lines of the log that could not be read.
@@ -77,7 +80,8 @@ class Waste:
 
     @property
     def wasted(self) -> int:
-        """Rollouts without gradient under a group baseline: in groups of two or more with equal rewards."""
+        """Rollouts without gradient under a group baseline: in groups of two or more with equal
+        rewards."""
         return int(self.rollouts_SK[:, _WASTED].sum())
 
     @property
@@ -109,40 +113,57 @@ class Waste:
     @property
     def kinds(self) -> list[str]:
         """The kinds of groups in the log, in the order of `KINDS`."""
-        return [kind for kind, rollouts_S in zip(KINDS, self.rollouts_SK.T, strict=True) if rollouts_S.any()]
+        return [
+            kind
+            for kind, rollouts_S in zip(KINDS, self.rollouts_SK.T, strict=True)
+            if rollouts_S.any()
+        ]
 
     def shares(self) -> dict[str, float]:
         """The share of rollouts in groups of each kind."""
-        return dict(zip(KINDS, (self.rollouts_SK.sum(axis=0) / max(self.rollouts, 1)).tolist(), strict=True))
+        return dict(
+            zip(KINDS, (self.rollouts_SK.sum(axis=0) / max(self.rollouts, 1)).tolist(), strict=True)
+        )
 
     def over_time(self, bins: int) -> list[dict[str, float]]:
         """Figures over time, in at most `bins` runs of consecutive steps.
 
-        Runs of steps have about equally many rollouts, so that a last step with few rollouts is not a separate run.
+        Runs of steps have about equally many rollouts, so that a last step with few rollouts is not
+        a separate run.
 
         Returns:
-            For each run its `first` and `last` step, its `rollouts`, the shares of rollouts by kind, the means `reward`
-            (in the log's units), `success` and `surprise` (|success - prediction|), and what `per_success` returns.
+            For each run its `first` and `last` step, its `rollouts`, the shares of rollouts by
+                kind, the means `reward`
+            (in the log's units), `success` and `surprise` (|success - prediction|), and what
+                `per_success` returns.
         """
         rollouts_S = self.rollouts_SK.sum(axis=1)
         reached_S = rollouts_S.cumsum() - rollouts_S / 2
-        run_S = np.minimum(reached_S * max(min(bins, len(rollouts_S)), 1) / max(self.rollouts, 1), bins - 1)
+        run_S = np.minimum(
+            reached_S * max(min(bins, len(rollouts_S)), 1) / max(self.rollouts, 1), bins - 1
+        )
         runs = []
-        for at in np.split(np.arange(len(run_S)), np.flatnonzero(np.diff(run_S.astype(np.int64))) + 1):
+        for at in np.split(
+            np.arange(len(run_S)), np.flatnonzero(np.diff(run_S.astype(np.int64))) + 1
+        ):
             rollouts = int(rollouts_S[at].sum())
             kinds = (self.rollouts_SK[at].sum(axis=0) / max(rollouts, 1)).tolist()
             means = {name: share(getattr(self, f"{name}_S")[at].sum(), rollouts) for name in _MEANS}
             steps = {"first": int(self.step_S[at[0]]), "last": int(self.step_S[at[-1]])}
-            runs.append({**steps, "rollouts": rollouts, **dict(zip(KINDS, kinds, strict=True)), **means})
+            runs.append(
+                {**steps, "rollouts": rollouts, **dict(zip(KINDS, kinds, strict=True)), **means}
+            )
             runs[-1] |= self.per_success(at)
         return runs
 
     def never(self) -> Ints:
-        """Indices in `ids_P` of the prompts that never had success; those with most rollouts come first."""
+        """Indices in `ids_P` of the prompts that never had success; those with most rollouts come
+        first."""
         return self._most_rollouts_first(self.successes_P <= EQUAL * self.rollouts_P)
 
     def always(self) -> Ints:
-        """Indices in `ids_P` of the prompts whose success was always 1; those with most rollouts come first."""
+        """Indices in `ids_P` of the prompts whose success was always 1; those with most rollouts
+        come first."""
         return self._most_rollouts_first(self.successes_P >= (1 - EQUAL) * self.rollouts_P)
 
     def _most_rollouts_first(self, chosen_P: NDArray[np.bool_]) -> Ints:

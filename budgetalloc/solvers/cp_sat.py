@@ -10,7 +10,8 @@ from budgetalloc.solvers.problem import Answer, Problem
 
 __all__ = ["by_cp_sat"]
 
-_UNITS = 10**9  # CP-SAT needs integers: values are rounded to multiples of 1 / _UNITS of the largest
+# CP-SAT needs integers: values are rounded to multiples of 1 / _UNITS of the largest
+_UNITS = 10**9
 
 
 def by_cp_sat(problem: Problem) -> Answer:
@@ -39,7 +40,10 @@ def by_cp_sat(problem: Problem) -> Answer:
 
     unit = float(np.abs(values_PN).max()) / _UNITS or 1.0
     scaled_PN = np.rint(values_PN / unit).astype(np.int64)
-    worth_P = [cp_model.LinearExpr.weighted_sum(row, v.tolist()) for row, v in zip(pick_PN, scaled_PN, strict=True)]
+    worth_P = [
+        cp_model.LinearExpr.weighted_sum(row, v.tolist())
+        for row, v in zip(pick_PN, scaled_PN, strict=True)
+    ]
     model.maximize(sum(worth_P))
     for row, start in zip(pick_PN, problem.start_P.tolist(), strict=True):
         for at, x in enumerate(row):
@@ -53,5 +57,6 @@ def by_cp_sat(problem: Problem) -> Answer:
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, math.inf, status == cp_model.INFEASIBLE
     chosen_P = np.array([[search.boolean_value(x) for x in row] for row in pick_PN]).argmax(axis=1)
-    bound = (search.best_objective_bound + 0.5 * len(values_PN)) * unit  # each value was rounded by at most half a unit
+    # each value was rounded by at most half a unit
+    bound = (search.best_objective_bound + 0.5 * len(values_PN)) * unit
     return chosen_P, bound, status == cp_model.OPTIMAL

@@ -1,4 +1,5 @@
-"""Quotas: the rollouts that each domain may have, and the totals by domain that can be spent exactly."""
+"""Quotas: the rollouts that each domain may have, and the totals by domain that can be spent
+exactly."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ class Domains:
 
     Args:
         rows_D: The indices of each domain's prompts, in the order of the quotas.
-        low_D, high_D: Fewest and most rollouts of each domain, by its quota and its prompts, rounded inwards to
-            multiples of the quantum, shape (D,).
+        low_D, high_D: Fewest and most rollouts of each domain, by its quota and its prompts,
+            rounded inwards to multiples of the quantum, shape (D,).
         budget: The budget with the quotas.
         cap: Most rollouts of a prompt.
         domains_P: The domain of each prompt.
@@ -39,11 +40,14 @@ class Domains:
     domains_P: Sequence[Hashable]
 
     @classmethod
-    def of(cls, domains_P: Sequence[Hashable] | None, budget: Budget, cap: int | None = None) -> "Domains":
+    def of(
+        cls, domains_P: Sequence[Hashable] | None, budget: Budget, cap: int | None = None
+    ) -> "Domains":
         """The domains of these prompts. `cap` may lower the budget's own.
 
         Raises:
-            InputError: no domains, or a quota of a domain without prompts. BudgetError: the quotas cannot hold.
+            InputError: no domains, or a quota of a domain without prompts. BudgetError: the quotas
+                cannot hold.
         """
         domains = checked(domains_P, budget)
         quotas, quantum = budget.quotas or {}, budget.quantum
@@ -73,7 +77,8 @@ class Domains:
         return _fits(len(self.rows_D[at]), total, self.budget, self.cap)
 
     def spendable(self, wanted_D: ArrayLike) -> IntArray:
-        """The totals by domain that are nearest to `wanted_D` in squares, within the quotas, and can be spent exactly.
+        """The totals by domain that are nearest to `wanted_D` in squares, within the quotas, and
+        can be spent exactly.
 
         Args:
             wanted_D: Real numbers that add up to about the budget, shape (D,).
@@ -89,7 +94,11 @@ class Domains:
         wanted = np.asarray(wanted_D, dtype=np.float64) / quantum
         near_D = np.rint(wanted).astype(np.int64)
         inside = (quantum * near_D >= self.low_D).all() and (quantum * near_D <= self.high_D).all()
-        if inside and near_D.sum() == total and all(self.fits(at, quantum * n) for at, n in enumerate(near_D.tolist())):
+        if (
+            inside
+            and near_D.sum() == total
+            and all(self.fits(at, quantum * n) for at, n in enumerate(near_D.tolist()))
+        ):
             return near_D * quantum
         width = 2 * self.budget.smallest_group // quantum
         while True:
@@ -97,7 +106,9 @@ class Domains:
             if width >= total:
                 break
             # Totals outside the window differ by more than its width in at least one domain.
-            far = 4.0 * width if nearest is None else float(np.sqrt(((nearest - wanted) ** 2).sum()))
+            far = (
+                4.0 * width if nearest is None else float(np.sqrt(((nearest - wanted) ** 2).sum()))
+            )
             if far <= width:
                 break
             width = int(np.ceil(far))
@@ -106,7 +117,8 @@ class Domains:
         return nearest * quantum
 
     def _nearest(self, wanted_D: FloatArray, total: int, width: int) -> IntArray | None:
-        """The nearest integers within `width` that add up to `total`, by a dynamic program; None if there are none."""
+        """The nearest integers within `width` that add up to `total`, by a dynamic program; None if
+        there are none."""
         quantum = self.budget.quantum
         least = np.full(total + 1, np.inf)
         least[0] = 0.0
@@ -133,7 +145,8 @@ class Domains:
 
 
 def groups_fit(rollouts: int, prompts: int, least: int, most: int) -> bool:
-    """Whether this many rollouts can be divided into groups of `least` to `most`, at most one per prompt.
+    """Whether this many rollouts can be divided into groups of `least` to `most`, at most one per
+    prompt.
 
     >>> [rollouts for rollouts in range(13) if groups_fit(rollouts, 2, 4, 5)]
     [0, 4, 5, 8, 9, 10]
@@ -142,7 +155,8 @@ def groups_fit(rollouts: int, prompts: int, least: int, most: int) -> bool:
 
 
 def checked(domains_P: Sequence[Hashable] | None, budget: Budget) -> Sequence[Hashable]:
-    """The domains. Raises `InputError` if they are missing, or if a quota's domain has no prompt."""
+    """The domains. Raises `InputError` if they are missing, or if a quota's domain has no
+    prompt."""
     if domains_P is None:
         raise InputError("domains_P=None: quotas need the domain of each prompt.")
     known = set(domains_P)
@@ -158,7 +172,9 @@ def _fits(prompts: int, total: int, budget: Budget, cap: int) -> bool:
     return groups_fit(total, prompts, budget.smallest_group, cap)
 
 
-def why_not(domains_P: Sequence[Hashable], budget: Budget, cap: int, max_prompts: int | None = None) -> str:
+def why_not(
+    domains_P: Sequence[Hashable], budget: Budget, cap: int, max_prompts: int | None = None
+) -> str:
     """The error text: names each constraint that is infeasible alone, or else all constraints."""
     total, quotas, quantum = budget.rollouts, budget.quotas or {}, budget.quantum
     least = budget.smallest_group if budget.fewest else 0
@@ -174,25 +190,41 @@ def why_not(domains_P: Sequence[Hashable], budget: Budget, cap: int, max_prompts
             text += f" ({inside * least}, {inside * cap}), cap={-(-fewest // inside)}, or have at least "
             wrong.append(f"{text}{-(-fewest // cap)} prompts of {domain!r}")
         elif most < inside * least:
-            wrong.append(f"{text} ({inside * least}, {inside * cap}), floor=0, or fewer prompts of {domain!r}")
+            wrong.append(
+                f"{text} ({inside * least}, {inside * cap}), floor=0, or fewer prompts of "
+                f"{domain!r}"
+            )
         else:
-            below = next(n for n in range(low - quantum, -1, -quantum) if _fits(inside, n, budget, cap))
+            below = next(
+                n for n in range(low - quantum, -1, -quantum) if _fits(inside, n, budget, cap)
+            )
             group = f"groups of {budget.smallest_group} to {cap} in multiples of {quantum} add up to no number between"
             wrong.append(f"{text} ({below}, {most}), because {group}")
     if total is not None and (asked := sum(q[0] for q in quotas.values())) > total:
-        wrong.append(f"quotas ask for {asked} rollouts: use rollouts={asked}, or quotas that ask for {total}")
+        wrong.append(
+            f"quotas ask for {asked} rollouts: use rollouts={asked}, or quotas that ask for {total}"
+        )
     free = sum(d not in quotas for d in domains_P) * cap
     if total is not None and quotas and not wrong and allowed + free < total:
         others = f", and the other prompts take {free}" if free else ""
         wrong.append(
-            f"quotas allow {allowed} rollouts{others}: use rollouts={allowed + free}, or quotas that allow "
+            f"quotas allow {allowed} rollouts{others}: use rollouts={allowed + free}, or quotas "
+            "that allow "
             f"{total - free}"
         )
     if total is not None and max_prompts is not None and max_prompts * cap < total:
         wrong.append(
-            f"max_prompts={max_prompts} allows {max_prompts * cap} rollouts: use max_prompts={-(-total // cap)}"
+            f"max_prompts={max_prompts} allows {max_prompts * cap} rollouts: use "
+            f"max_prompts={-(-total // cap)}"
         )
     if not wrong:
-        given = {"quotas": quotas, "max_prompts": max_prompts is not None, "tokens": budget.tokens is not None}
-        wrong.append(f"Loosen {', '.join([x for x, there in given.items() if there]) or 'floor, cap or quantum'}")
+        given = {
+            "quotas": quotas,
+            "max_prompts": max_prompts is not None,
+            "tokens": budget.tokens is not None,
+        }
+        wrong.append(
+            "Loosen "
+            f"{', '.join([x for x, there in given.items() if there]) or 'floor, cap or quantum'}"
+        )
     return f"{budget}: no counts satisfy all constraints. {'; '.join(wrong)}."

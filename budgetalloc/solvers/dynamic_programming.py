@@ -9,15 +9,18 @@ __all__ = ["best_counts", "work"]
 
 
 def work(counts_N: IntArray, prompts: int, rollouts: int) -> int:
-    """The number of sums that `best_counts` computes: one for each prompt, count and number of rollouts spent."""
+    """The number of sums that `best_counts` computes: one for each prompt, count and number of
+    rollouts spent."""
     return prompts * len(counts_N) * (rollouts // _unit(counts_N) + 1)
 
 
 def best_counts(values_PN: FloatArray, counts_N: IntArray, rollouts: int) -> IntArray:
-    """The counts with the largest total value that sum to `rollouts`. Values need not be concave or rise.
+    """The counts with the largest total value that sum to `rollouts`. Values need not be concave or
+    rise.
 
-    This is the recursion of the multiple-choice knapsack: the best value of the first prompts for every number of
-    rollouts that they may spend (Kellerer, Pferschy and Pisinger, Knapsack Problems, 2004, sec. 11.5).
+    This is the recursion of the multiple-choice knapsack: the best value of the first prompts for
+    every number of rollouts that they may spend (Kellerer, Pferschy and Pisinger, Knapsack
+    Problems, 2004, sec. 11.5).
 
     Args:
         values_PN: Value of each count, finite, shape (P, N).
@@ -33,7 +36,8 @@ def best_counts(values_PN: FloatArray, counts_N: IntArray, rollouts: int) -> Int
     unit = _unit(counts_N)
     steps_N, total = counts_N // unit, rollouts // unit
     most = int(steps_N[-1])
-    # best[most + s]: the largest value of the prompts so far that spend s units; -inf where they cannot.
+    # best[most + s]: the largest value of the prompts so far that spend s units; -inf where they
+    # cannot.
     best = np.full(most + total + 1, -np.inf)
     best[most] = 0.0
     from_SN = most + np.arange(total + 1)[:, None] - steps_N

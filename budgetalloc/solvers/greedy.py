@@ -1,4 +1,5 @@
-"""The greedy solver: a threshold on the gain per rollout, exact for concave values and for small problems."""
+"""The greedy solver: a threshold on the gain per rollout, exact for concave values and for small
+problems."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -27,24 +28,28 @@ def greedy(
     *,
     domains_P: Sequence[Hashable] | None = None,
 ) -> IntArray:
-    """Spends on the best gain per rollout (or per token) first, which is optimal for concave values.
+    """Spends on the best gain per rollout (or per token) first, which is optimal for concave
+    values.
 
     With a budget in rollouts, the counts are optimal in two cases:
 
-    - The values of each prompt are concave on `budget.grid()`, and the steps of the grid are equal. They are if the
-      floor is above 0, or if the smallest group is one quantum.
-    - The problem is small, with P * N * rollouts up to 500,000. Dynamic programming then handles values of any shape.
+    - The values of each prompt are concave on `budget.grid()`, and the steps of the grid are equal.
+      They are if the floor is above 0, or if the smallest group is one quantum.
+    - The problem is small, with P * N * rollouts up to 500,000. Dynamic programming then handles
+      values of any shape.
 
-    Otherwise, the total falls short of the optimum by less than one block. A block is one segment of a prompt's concave
-    hull, or its smallest group. With quotas, only the first case is exact. With tokens, only the bound of one block
-    holds. `highs` is exact for all problems.
+    Otherwise, the total falls short of the optimum by less than one block. A block is one segment
+    of a prompt's concave hull, or its smallest group. With quotas, only the first case is exact.
+    With tokens, only the bound of one block holds. `highs` is exact for all problems.
 
-    A threshold on all gains replaces the usual heap (CoBA-RL, arXiv 2602.03048, sec. 2.4). Equal gains are spread over
-    the prompts, in the order of the list.
+    A threshold on all gains replaces the usual heap (CoBA-RL, arXiv 2602.03048, sec. 2.4). Equal
+    gains are spread over the prompts, in the order of the list.
 
     Args:
-        values_PN: Value of each count of `budget.grid()`, shape (P, N). Fewer columns act as a lower cap.
-        costs_P: Tokens of one rollout of each prompt, shape (P,), for a budget in tokens. Ignored otherwise.
+        values_PN: Value of each count of `budget.grid()`, shape (P, N). Fewer columns act as a
+            lower cap.
+        costs_P: Tokens of one rollout of each prompt, shape (P,), for a budget in tokens. Ignored
+            otherwise.
         budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold.
         domains_P: The domain of each prompt. Required for quotas.
 
@@ -64,7 +69,8 @@ def greedy(
     if budget.tokens is not None:
         if budget.rollouts is not None or budget.quotas is not None:
             raise UnsupportedError(
-                f"{budget}: greedy spends one resource. Use solver=highs for tokens with rollouts or with quotas."
+                f"{budget}: greedy spends one resource. Use solver=highs for tokens with rollouts "
+                "or with quotas."
             )
         return _greedy_tokens(values_PN, check_costs(costs_P, len(values_PN)), counts_N, budget)
     if budget.quotas is not None:
@@ -73,7 +79,9 @@ def greedy(
     blocks = Blocks(values_PN, counts_N)
     counts_P, price = best_blocks(blocks, values_PN, counts_N, budget)
     if price is not None:
-        counts_P = _improve(values_PN, counts_N, counts_P, None if blocks.sizes_BP is None else price)
+        counts_P = _improve(
+            values_PN, counts_N, counts_P, None if blocks.sizes_BP is None else price
+        )
     return np.asarray(counts_P)
 
 
@@ -83,7 +91,8 @@ def best_blocks(
     """Spends the rollouts on the blocks of highest gain, and the rest where no whole block fits.
 
     Returns:
-        The counts. The gain of the first block that was not taken; None if nothing was left, so that they are optimal.
+        The counts. The gain of the first block that was not taken; None if nothing was left, so
+            that they are optimal.
     """
     left = int(budget.rollouts or 0) - len(values_PN) * int(counts_N[0])
     order = blocks.best(left // budget.quantum)
@@ -98,11 +107,15 @@ def best_blocks(
 
 
 class Blocks:
-    """Steps from one count to the next, as flat arrays in the order (block k, prompt), which spreads ties."""
+    """Steps from one count to the next, as flat arrays in the order (block k, prompt), which
+    spreads ties."""
 
-    def __init__(self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None) -> None:
+    def __init__(
+        self, values_PN: FloatArray, counts_N: IntArray, costs_P: FloatArray | None = None
+    ) -> None:
         sizes_B = np.diff(counts_N)
-        # Transposed: equal gains of one block k are adjacent, and value functions use this memory layout.
+        # Transposed: equal gains of one block k are adjacent, and value functions use this memory
+        # layout.
         slopes_BP = np.diff(values_PN.T, axis=0)
         slopes_BP /= sizes_B[:, None]
         self._sizes_B: IntArray = sizes_B
@@ -113,7 +126,8 @@ class Blocks:
         self.gains = (slopes_BP if costs_P is None else slopes_BP / costs_P).ravel()
 
     def _make_concave(self, slopes_BP: FloatArray) -> None:
-        """Pools the rising slopes of each prompt, in place. A rise by rounding error is only removed."""
+        """Pools the rising slopes of each prompt, in place. A rise by rounding error is only
+        removed."""
         rises = slopes_BP[1:] > slopes_BP[:-1] + 1e-12 * (1.0 + np.abs(slopes_BP[:-1]))
         rows = np.flatnonzero(rises.any(axis=0))
         if rows.size:
@@ -137,7 +151,9 @@ class Blocks:
 
     def counts(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rollouts of each prompt in these blocks."""
-        return np.bincount(at % self.prompts, weights=self.size(at), minlength=self.prompts).astype(np.int64)
+        return np.bincount(at % self.prompts, weights=self.size(at), minlength=self.prompts).astype(
+            np.int64
+        )
 
     def best(self, most: int | None = None) -> NDArray[np.int64]:
         """Indices of at least the `most` blocks of highest gain, best first, ties in flat order."""
@@ -153,7 +169,8 @@ class Blocks:
 
 
 def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray]:
-    """The concave hull of one prompt's values: each pooled run becomes one block at its first step."""
+    """The concave hull of one prompt's values: each pooled run becomes one block at its first
+    step."""
     from scipy.optimize import isotonic_regression  # deferred: slow to import, and rarely needed
 
     fit = isotonic_regression(slopes_B, weights=sizes_B, increasing=False)
@@ -166,9 +183,10 @@ def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray
 def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) -> IntArray:
     """Totals by domain first, then the counts of each domain.
 
-    Each domain gets its `low`. Then the steps of the largest gain are taken, up to `high`. This is optimal for concave
-    values (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). Otherwise the totals are optimal for the
-    concave hulls, and the nearest totals that can be spent are used.
+    Each domain gets its `low`. Then the steps of the largest gain are taken, up to `high`. This is
+    optimal for concave values (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4).
+    Otherwise the totals are optimal for the concave hulls, and the nearest totals that can be spent
+    are used.
     """
     budget, total_D = domains.budget, np.zeros(len(domains.rows_D), dtype=np.int64)
     gains, open_sizes, owners = [], [], []
@@ -196,12 +214,15 @@ def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) 
     return counts_P
 
 
-def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget) -> IntArray:
-    """Spends the rollouts into which no whole block fits: groups grow and open one step at a time, or one more group
-    opens and takes the missing rollouts from others, whichever is better."""
+def _spend_rest(
+    values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, left: int, budget: Budget
+) -> IntArray:
+    """Spends the rollouts into which no whole block fits: groups grow and open one step at a time,
+    or one more group opens and takes the missing rollouts from others, whichever is better."""
     quantum, low, cap = budget.quantum, budget.smallest_group, int(counts_N[-1])
     at_low = int(np.searchsorted(counts_N[:-1], low))
-    # Only the best prompts without rollouts can get any: one for each group that fits, and one with borrowed rollouts.
+    # Only the best prompts without rollouts can get any: one for each group that fits, and one with
+    # borrowed rollouts.
     at_K = np.flatnonzero(counts_P == 0)
     opening_K = values_PN[at_K, at_low] - values_PN[at_K, 0]
     best = [largest(gain_K, left // low + 1) for gain_K in (opening_K, opening_K / low)]
@@ -230,7 +251,8 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
         return counts, left
 
     def borrow(counts: IntArray, left: int) -> IntArray | None:
-        """Opens one more group. The groups that lose the least value give it the missing rollouts."""
+        """Opens one more group. The groups that lose the least value give it the missing
+        rollouts."""
         opening_P = np.where(counts == 0, values_PN[:, at_low] - values_PN[:, 0], -np.inf)
         opened = int(np.argmax(opening_P))
         for _ in range((low - left) // quantum):
@@ -246,19 +268,26 @@ def _spend_rest(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, l
     for counts, rest in (grow(counts_P, left), (counts_P, left)):
         if rest == 0:
             options.append(counts)
-        elif rest < low <= cap and not counts.all() and (borrowed := borrow(counts, rest)) is not None:
+        elif (
+            rest < low <= cap
+            and not counts.all()
+            and (borrowed := borrow(counts, rest)) is not None
+        ):
             options.append(borrowed)
     all_P = all_P.copy()
     all_P[at_K] = max(options, key=total)
     return all_P
 
 
-def _improve(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, price: float | None) -> IntArray:
-    """Better counts with the same sum, by an exact search over as many prompts as `_MOST_WORK` allows.
+def _improve(
+    values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, price: float | None
+) -> IntArray:
+    """Better counts with the same sum, by an exact search over as many prompts as `_MOST_WORK`
+    allows.
 
-    In a large problem these are the prompts for which another count gains most at `price`, the gain of the first block
-    that was not taken (the core of a knapsack: Pisinger, European Journal of Operational Research, 1995). Without a
-    price, a large problem keeps its counts.
+    In a large problem these are the prompts for which another count gains most at `price`, the gain
+    of the first block that was not taken (the core of a knapsack: Pisinger, European Journal of
+    Operational Research, 1995). Without a price, a large problem keeps its counts.
     """
     at_K = np.arange(len(counts_P))
     if work(counts_N, len(at_K), int(counts_P.sum())) > _MOST_WORK:
@@ -270,23 +299,35 @@ def _improve(values_PN: FloatArray, counts_N: IntArray, counts_P: IntArray, pric
         np.put_along_axis(profit_PN, now_P1, -np.inf, axis=1)
         at_K = np.argsort(now - profit_PN.max(axis=1), kind="stable")[:_MOST_CORE]
         spent_K = np.cumsum(counts_P[at_K])
-        at_K = at_K[: sum(work(counts_N, k + 1, spent) <= _MOST_WORK for k, spent in enumerate(spent_K.tolist()))]
+        at_K = at_K[
+            : sum(
+                work(counts_N, k + 1, spent) <= _MOST_WORK
+                for k, spent in enumerate(spent_K.tolist())
+            )
+        ]
     found_P = counts_P.copy()
     found_P[at_K] = best_counts(values_PN[at_K], counts_N, int(counts_P[at_K].sum()))
 
     def worth(counts_P: IntArray) -> float:
         return float(values_PN[at_K, np.searchsorted(counts_N, counts_P[at_K])].sum())
 
-    return found_P if worth(found_P) > worth(counts_P) + 1e-12 * (1.0 + abs(worth(counts_P))) else counts_P
+    return (
+        found_P
+        if worth(found_P) > worth(counts_P) + 1e-12 * (1.0 + abs(worth(counts_P)))
+        else counts_P
+    )
 
 
-def _greedy_tokens(values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArray, budget: Budget) -> IntArray:
+def _greedy_tokens(
+    values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArray, budget: Budget
+) -> IntArray:
     tokens = float(budget.tokens or 0.0)
     start_P = np.full(len(values_PN), counts_N[0])
     left = tokens - float(start_P @ costs_P)
     if left < 0:
         raise BudgetError(
-            f"{budget}: floor={budget.fewest} costs {float(start_P @ costs_P):g} tokens. Use tokens="
+            f"{budget}: floor={budget.fewest} costs {float(start_P @ costs_P):g} tokens. Use "
+            "tokens="
             f"{math.ceil(start_P @ costs_P)} or more, or a lower floor."
         )
     blocks = Blocks(values_PN, counts_N, costs_P)

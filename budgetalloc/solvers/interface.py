@@ -1,4 +1,5 @@
-"""Solvers are pure functions `(values_PN, costs_P, budget) -> counts_P`. This module checks their arguments.
+"""Solvers are pure functions `(values_PN, costs_P, budget) -> counts_P`. This module checks their
+arguments.
 
 Column k of `values_PN` is the value of `budget.grid()[k]` rollouts.
 """
@@ -20,52 +21,75 @@ Solver = Callable[..., IntArray]
 
 
 def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntArray]:
-    """The values as floats, and the counts of their columns. Checks that the budget can be spent."""
+    """The values as floats, and the counts of their columns. Checks that the budget can be
+    spent."""
     check_budget(budget)
     what = "a row for each prompt and a column for each count of budget.grid()"
     values = check_array("values_PN", values_PN, what, copy=False)
     if values.ndim == 2 and len(values):
         budget.check(len(values))
-    columns = values.shape[1] if values.ndim == 2 else 0  # the whole grid may be far longer than the table
+    # the whole grid may be far longer than the table
+    columns = values.shape[1] if values.ndim == 2 else 0
     counts_N = budget.grid(budget.smallest_group + columns * budget.quantum)
     if values.ndim != 2 or not values.shape[0] or not 1 <= values.shape[1] <= counts_N.size:
         raise InputError(
-            f"values_PN has shape {values.shape}: give a row for each prompt and a column for each of the "
+            f"values_PN has shape {values.shape}: give a row for each prompt and a column for each "
+            "of the "
             f"{budget.counts} counts of budget.grid()."
         )
     if not np.isfinite(values).all():
-        raise InputError(f"values_PN holds {values[~np.isfinite(values)][0]}: values must be finite.")
+        raise InputError(
+            f"values_PN holds {values[~np.isfinite(values)][0]}: values must be finite."
+        )
     counts_N = counts_N[: values.shape[1]]
     if budget.rollouts is not None:
         low, high, total = budget.smallest_group, int(counts_N[-1]), budget.rollouts
-        # The last column is a cap. Some number of groups of at most that size must add up, as in `Budget.check`.
+        # The last column is a cap. Some number of groups of at most that size must add up, as in
+        # `Budget.check`.
         if len(values) * high < total or (not budget.fewest and -(-total // high) * low > total):
-            raise InputError(f"values_PN ends at {high} rollouts, too few to spend {total}: give more columns.")
+            raise InputError(
+                f"values_PN ends at {high} rollouts, too few to spend {total}: give more columns."
+            )
     return values, counts_N
 
 
 def check_costs(costs_P: ArrayLike | None, prompts: int) -> FloatArray:
     """Costs as floats. Raises `InputError` unless there is a positive cost for each prompt."""
     if costs_P is None:
-        raise InputError("costs_P=None: a budget in tokens needs the expected tokens of a rollout of each prompt.")
-    costs = check_array("costs_P", costs_P, f"a positive number of tokens for each of the {prompts} prompts")
+        raise InputError(
+            "costs_P=None: a budget in tokens needs the expected tokens of a rollout of each "
+            "prompt."
+        )
+    costs = check_array(
+        "costs_P", costs_P, f"a positive number of tokens for each of the {prompts} prompts"
+    )
     if costs.shape != (prompts,) or not (np.isfinite(costs).all() and (costs > 0).all()):
-        raise InputError(f"costs_P={shown(costs_P)}: give a positive number of tokens for each of {prompts} prompts.")
+        raise InputError(
+            f"costs_P={shown(costs_P)}: give a positive number of tokens for each of {prompts} "
+            "prompts."
+        )
     return costs
 
 
 def check_group_costs(costs: Any, prompts: int) -> tuple[FloatArray, FloatArray]:
-    """The costs that a user's function returned: of each prompt, once per group, and of one of its rollouts."""
+    """The costs that a user's function returned: of each prompt, once per group, and of one of its
+    rollouts."""
     try:
         prompt_costs, costs_P = costs
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"The costs are {shown(costs)}: return two arrays, the cost of each prompt once a group and that of one "
+            f"The costs are {shown(costs)}: return two arrays, the cost of each prompt once a "
+            "group and that of one "
             "rollout."
         ) from error
-    once = check_array("prompt costs", prompt_costs, f"a number of at least 0 for each of the {prompts} prompts")
+    once = check_array(
+        "prompt costs", prompt_costs, f"a number of at least 0 for each of the {prompts} prompts"
+    )
     if once.shape != (prompts,) or not (np.isfinite(once) & (once >= 0)).all():
-        raise InputError(f"The prompt costs are {shown(prompt_costs)}: give a number of at least 0 for each prompt.")
+        raise InputError(
+            f"The prompt costs are {shown(prompt_costs)}: give a number of at least 0 for each "
+            "prompt."
+        )
     return once, check_costs(costs_P, prompts)
 
 
@@ -73,13 +97,16 @@ def check_domains(domains_P: Any, prompts: int) -> list[Hashable]:
     """The domain of each prompt. Raises `InputError` unless there is a hashable one for each."""
     domains = check_list("domains_P", domains_P, f"the domain of each of the {prompts} prompts")
     if len(domains) != prompts:
-        raise InputError(f"domains_P has {len(domains)} entries for {prompts} prompts: give one each.")
+        raise InputError(
+            f"domains_P has {len(domains)} entries for {prompts} prompts: give one each."
+        )
     for at, domain in enumerate(domains):
         try:
             hash(domain)
         except TypeError as error:
             raise InputError(
-                f"domains_P[{at}]={shown(domain)} cannot name a domain: use a str, an int or another hashable value."
+                f"domains_P[{at}]={shown(domain)} cannot name a domain: use a str, an int or "
+                "another hashable value."
             ) from error
     return domains
 

@@ -27,9 +27,10 @@ def by_price(
 ) -> tuple[IntArray, float]:
     """Counts for a budget in rollouts and tokens, and a proven upper bound on the best value.
 
-    At a price of a token, `greedy` spends the rollouts. The two solutions around the best price, one within the tokens
-    and one above them, are found by the method of Handler and Zang (Networks, 1980). The repair moves single rollouts
-    from the first towards the second while the tokens last. The bound is that of the dual, for values of any shape.
+    At a price of a token, `greedy` spends the rollouts. The two solutions around the best price,
+    one within the tokens and one above them, are found by the method of Handler and Zang (Networks,
+    1980). The repair moves single rollouts from the first towards the second while the tokens last.
+    The bound is that of the dual, for values of any shape.
 
     Args:
         values_PN, counts_N: The values, and the counts of their columns.
@@ -56,7 +57,9 @@ def by_price(
         else:  # a price per rollout changes no hull
             counts_P, _ = best_blocks(blocks.less(price * costs_P), worth_PN, counts_N, alone)
         at_P = np.searchsorted(counts_N, counts_P)[:, None]
-        value, tokens = (float(np.take_along_axis(x_PN, at_P, axis=1).sum()) for x_PN in (values_PN, tokens_PN))
+        value, tokens = (
+            float(np.take_along_axis(x_PN, at_P, axis=1).sum()) for x_PN in (values_PN, tokens_PN)
+        )
         return counts_P, value, tokens
 
     price, above = 0.0, solved(0.0)
@@ -65,7 +68,10 @@ def by_price(
         high *= 10
         within = solved(high)
     if within[2] > limit:
-        raise BudgetError(f"{budget}: its rollouts cost {within[2]:g} tokens at least, as far as a price can tell.")
+        raise BudgetError(
+            f"{budget}: its rollouts cost {within[2]:g} tokens at least, as far as a price can "
+            "tell."
+        )
     for _ in range(_PRICES if above[2] > limit else 0):
         price = (above[1] - within[1]) / (above[2] - within[2])
         between = solved(price)
@@ -76,18 +82,30 @@ def by_price(
     rows_D, low_D, high_D = [np.arange(len(costs_P))], np.zeros(1), np.array([np.inf])
     if budget.quotas is not None:
         domains = Domains.of(domains_P, alone, int(counts_N[-1]))
-        rows_D, low_D, high_D = domains.rows_D, domains.low_D.astype(float), domains.high_D.astype(float)
+        rows_D, low_D, high_D = (
+            domains.rows_D,
+            domains.low_D.astype(float),
+            domains.high_D.astype(float),
+        )
     counts_P = _repaired(within, above, costs_P, budget, rows_D) if above[2] > limit else within[0]
     at_P = np.searchsorted(counts_N, counts_P)
-    bound = _bound(values_PN - price * tokens_PN, counts_N, at_P, float(budget.rollouts or 0), rows_D, low_D, high_D)
+    bound = _bound(
+        values_PN - price * tokens_PN,
+        counts_N,
+        at_P,
+        float(budget.rollouts or 0),
+        rows_D,
+        low_D,
+        high_D,
+    )
     return counts_P, price * limit + bound
 
 
 def _repaired(
     within: _Found, above: _Found, costs_P: FloatArray, budget: Budget, rows_D: Sequence[IntArray]
 ) -> IntArray:
-    """Single rollouts move from the counts within the tokens towards those above, in pairs of one domain that cost
-    more tokens, the most expensive first. Groups neither open nor close."""
+    """Single rollouts move from the counts within the tokens towards those above, in pairs of one
+    domain that cost more tokens, the most expensive first. Groups neither open nor close."""
     counts_P, left = within[0].copy(), float(budget.tokens or 0.0) - within[2]
     moves_P = (above[0] - counts_P) // budget.quantum
     equal_steps = bool(budget.fewest) or budget.smallest_group == budget.quantum
@@ -95,7 +113,10 @@ def _repaired(
     pairs = []
     for rows in rows_D:
         ups, downs = (np.repeat(rows, np.maximum(sign * moves_P[rows], 0)) for sign in (1, -1))
-        ups, downs = ups[np.argsort(-costs_P[ups], kind="stable")], downs[np.argsort(costs_P[downs], kind="stable")]
+        ups, downs = (
+            ups[np.argsort(-costs_P[ups], kind="stable")],
+            downs[np.argsort(costs_P[downs], kind="stable")],
+        )
         few = min(len(ups), len(downs))
         pairs.append(np.column_stack([ups[:few], downs[:few]]))
     pair_K2 = np.concatenate(pairs)
@@ -118,12 +139,15 @@ def _bound(
     low_D: FloatArray,
     high_D: FloatArray,
 ) -> float:
-    """An upper bound on the value of any counts that spend these rollouts: each domain pays the price of a rollout at
-    which its next one gains nothing, and the rollouts go to the domains with the highest prices."""
+    """An upper bound on the value of any counts that spend these rollouts: each domain pays the
+    price of a rollout at which its next one gains nothing, and the rollouts go to the domains with
+    the highest prices."""
     next_P = np.minimum(at_P + 1, len(counts_N) - 1)
     rows = np.arange(len(at_P))
     sizes_P = np.maximum(counts_N[next_P] - counts_N[at_P], 1)
-    gain_P = np.where(next_P > at_P, (worth_PN[rows, next_P] - worth_PN[rows, at_P]) / sizes_P, -np.inf)
+    gain_P = np.where(
+        next_P > at_P, (worth_PN[rows, next_P] - worth_PN[rows, at_P]) / sizes_P, -np.inf
+    )
     prices = [float(gain_P[rows].max(initial=-np.inf)) for rows in rows_D]
     price_D = np.array([x if np.isfinite(x) else 0.0 for x in prices])
     profit = sum(

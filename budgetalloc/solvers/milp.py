@@ -10,7 +10,9 @@ from budgetalloc.solvers.problem import Answer, Problem
 
 __all__ = ["by_highs"]
 
-_SCALE = 1e3  # the largest value: HiGHS stops at an absolute gap of 1e-6, and reduced costs may have an error of 1e-7
+# the largest value: HiGHS stops at an absolute gap of 1e-6, and reduced costs may have an error of
+# 1e-7
+_SCALE = 1e3
 _TOKENS = 2e5  # the largest exact limit of tokens, because HiGHS allows a count an error of 1e-6
 _CUTS = 8  # searches that may end with more tokens than the limit
 
@@ -18,19 +20,26 @@ _CUTS = 8  # searches that may end with more tokens than the limit
 def by_highs(problem: Problem) -> Answer:
     """HiGHS's answer, with a binary variable for each count of each prompt.
 
-    HiGHS resolves a limit of tokens to about 1e-6. This is not exact above 200,000 units (of the smallest decimal of
-    the costs). Counts that spend more than the limit are therefore excluded, one solution after another. After too
-    many, the limit is lowered by the error, and the answer does not count as optimal.
+    HiGHS resolves a limit of tokens to about 1e-6. This is not exact above 200,000 units (of the
+    smallest decimal of the costs). Counts that spend more than the limit are therefore excluded,
+    one solution after another. After too many, the limit is lowered by the error, and the answer
+    does not count as optimal.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # deferred: slow to import
     from scipy.sparse import csr_array, eye_array, kron, vstack
 
     values_PN, counts_N, budget = problem.values_PN, problem.counts_N, problem.budget
     prompts, columns = values_PN.shape
-    rows, low, high = [kron(eye_array(prompts), np.ones((1, columns)))], [1.0] * prompts, [1.0] * prompts
+    rows, low, high = (
+        [kron(eye_array(prompts), np.ones((1, columns)))],
+        [1.0] * prompts,
+        [1.0] * prompts,
+    )
 
     def limit(weights_PN: ArrayLike, least: float, most: float) -> None:
-        rows.append(csr_array(np.broadcast_to(weights_PN, values_PN.shape).reshape(1, values_PN.size)))
+        rows.append(
+            csr_array(np.broadcast_to(weights_PN, values_PN.shape).reshape(1, values_PN.size))
+        )
         low.append(least)
         high.append(most)
 
@@ -66,7 +75,8 @@ def by_highs(problem: Problem) -> Answer:
         chosen_P = result.x.reshape(values_PN.shape).argmax(axis=1)
         if not _overspent(counts_N[chosen_P], problem):
             return chosen_P, bound, result.status == 0 and cuts < _CUTS
-        limit(np.arange(columns) >= chosen_P[:, None], -math.inf, prompts - 1)  # excludes these and larger counts
+        # excludes these and larger counts
+        limit(np.arange(columns) >= chosen_P[:, None], -math.inf, prompts - 1)
     return None, bound, False
 
 

@@ -16,12 +16,14 @@ class Problem:
         values_PN: Values, shape (P, N).
         counts_N: Counts of the columns.
         budget: The budget.
-        prices: Tokens of one rollout of each prompt, and the limit, as integers. None without a limit on tokens.
+        prices: Tokens of one rollout of each prompt, and the limit, as integers. None without a
+            limit on tokens.
         quotas: For each quota, the indices of its prompts, and the fewest and most rollouts.
         max_prompts: Most prompts that may get rollouts, or None.
         time_limit: Seconds.
         seed: CP-SAT's random seed.
-        start_P: The columns that `greedy` chooses, without the constraints that it does not support.
+        start_P: The columns that `greedy` chooses, without the constraints that it does not
+            support.
     """
 
     values_PN: FloatArray

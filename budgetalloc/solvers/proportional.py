@@ -11,11 +11,12 @@ __all__ = ["apportioned", "clipped_shares", "in_quanta", "largest_remainder", "p
 
 
 def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
-    """Counts proportional to weights, under floor and cap, rounded by largest remainder (ties: first in the list).
+    """Counts proportional to weights, under floor and cap, rounded by largest remainder (ties:
+    first in the list).
 
-    Rollouts above a cap go to the other prompts in proportion. With `floor=0`, prompts whose share is less than the
-    smallest group get nothing; the lightest are dropped first. CurES (arXiv 2510.01037), E3 (2505.18573) and Neyman
-    allocation use this rule.
+    Rollouts above a cap go to the other prompts in proportion. With `floor=0`, prompts whose share
+    is less than the smallest group get nothing; the lightest are dropped first. CurES (arXiv
+    2510.01037), E3 (2505.18573) and Neyman allocation use this rule.
 
     Args:
         weights_P: Non-negative weights, shape (P,). All zero means equal.
@@ -31,12 +32,15 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     array([8, 4, 0])
     """
     if costs_P is not None:
-        raise UnsupportedError(f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None.")
+        raise UnsupportedError(
+            f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None."
+        )
     weights, total, low, high = in_quanta(weights_P, budget, "proportional")
     counts_P = np.zeros(weights.size, dtype=np.int64)
     active = np.arange(weights.size)
     if budget.fewest == 0:
-        # Keep as many of the heaviest prompts as possible while the lightest of them still gets a group.
+        # Keep as many of the heaviest prompts as possible while the lightest of them still gets a
+        # group.
         active = np.argsort(-weights, kind="stable")
         heaviest_P = np.arange(1, weights.size + 1)
         fits_P = weights[active] * total >= low * np.cumsum(weights[active]) * (1 - 1e-12)
@@ -47,9 +51,13 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
 
 
 def clipped_shares(
-    weights: FloatArray, total: int, low: int | IntArray | FloatArray, high: int | IntArray | FloatArray
+    weights: FloatArray,
+    total: int,
+    low: int | IntArray | FloatArray,
+    high: int | IntArray | FloatArray,
 ) -> FloatArray:
-    """The real numbers clip(scale * weights, low, high) that add up to `total`. Weights must not be all zero.
+    """The real numbers clip(scale * weights, low, high) that add up to `total`. Weights must not be
+    all zero.
 
     `low` and `high` are one bound for all weights, or one for each.
     """
@@ -63,8 +71,12 @@ def clipped_shares(
     if inside:
         positive *= scale
         return np.asarray(positive)
-    # The sum of clipped shares rises with the scale. Bisection in the log domain covers any range of weights.
-    below, above = np.log(np.min(low) / 2 / positive.max() + 1e-300), np.log((np.max(high) + 1) / positive.min())
+    # The sum of clipped shares rises with the scale. Bisection in the log domain covers any range
+    # of weights.
+    below, above = (
+        np.log(np.min(low) / 2 / positive.max() + 1e-300),
+        np.log((np.max(high) + 1) / positive.min()),
+    )
     for _ in range(200):
         middle = (below + above) / 2
         if np.clip(np.exp(middle) * positive, low, high).sum() < total:
@@ -86,25 +98,40 @@ def largest_remainder(weights: FloatArray, total: int, low: int, high: int) -> I
     return np.asarray(counts)
 
 
-def in_quanta(weights_P: ArrayLike, budget: Budget, solver: str) -> tuple[FloatArray, int, int, int]:
-    """The weights as floats, or ones if all are zero; rollouts, smallest and largest group in units of the quantum.
+def in_quanta(
+    weights_P: ArrayLike, budget: Budget, solver: str
+) -> tuple[FloatArray, int, int, int]:
+    """The weights as floats, or ones if all are zero; rollouts, smallest and largest group in units
+    of the quantum.
 
     Raises an error, as `proportional` does, for weights, or a budget, that this solver cannot use.
     """
     check_budget(budget)
     if (rollouts := rollouts_alone(budget)) is None:
-        raise UnsupportedError(f"{budget}: {solver} shares out rollouts only. Use solver=highs for tokens and quotas.")
-    weights = check_array("weights_P", weights_P, "one non-negative finite weight a prompt", copy=False)
+        raise UnsupportedError(
+            f"{budget}: {solver} shares out rollouts only. Use solver=highs for tokens and quotas."
+        )
+    weights = check_array(
+        "weights_P", weights_P, "one non-negative finite weight a prompt", copy=False
+    )
     if weights.ndim != 1 or not weights.size or not (weights.min() >= 0 and weights.max() < np.inf):
-        raise InputError(f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt.")
+        raise InputError(
+            f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt."
+        )
     budget.check(weights.size)
     weights = weights if weights.max() > 0 else np.ones_like(weights)
     quantum = budget.quantum
-    return weights, rollouts // quantum, budget.smallest_group // quantum, budget.largest_group // quantum
+    return (
+        weights,
+        rollouts // quantum,
+        budget.smallest_group // quantum,
+        budget.largest_group // quantum,
+    )
 
 
 def apportioned(wanted_D: FloatArray, low_D: IntArray, high_D: IntArray, total: int) -> IntArray:
-    """Integers near `wanted_D`, from low to high, that add up to `total` or as near to it as the bounds allow.
+    """Integers near `wanted_D`, from low to high, that add up to `total` or as near to it as the
+    bounds allow.
 
     >>> apportioned(np.array([2.6, -1.0, 3.4]), np.array([0, 0, 0]), np.array([9, 9, 3]), 5).tolist()
     [2, 0, 3]

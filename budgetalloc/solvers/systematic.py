@@ -1,4 +1,5 @@
-"""Systematic sampling: random counts whose expectation is proportional to weights. No prompt is starved."""
+"""Systematic sampling: random counts whose expectation is proportional to weights. No prompt is
+starved."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,11 +18,13 @@ __all__ = ["systematic", "systematic_in_groups", "totals_of_domains"]
 
 
 def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -> IntArray:
-    """Counts drawn by systematic sampling (Madow, 1949). Each is its share rounded down or up, and the sum is exact.
+    """Counts drawn by systematic sampling (Madow, 1949). Each is its share rounded down or up, and
+    the sum is exact.
 
-    Shares are proportional to the weights under floor and cap. If groups of one are allowed (`min_group` at most
-    `quantum`), the expectation of a count is exactly its share. Larger groups are drawn whole, and the sum of all
-    deviations is at most one group. Every prompt of positive weight is drawn eventually, unlike with a solver.
+    Shares are proportional to the weights under floor and cap. If groups of one are allowed
+    (`min_group` at most `quantum`), the expectation of a count is exactly its share. Larger groups
+    are drawn whole, and the sum of all deviations is at most one group. Every prompt of positive
+    weight is drawn eventually, unlike with a solver.
 
     Args:
         weights_P: Non-negative weights, shape (P,). All zero means equal.
@@ -32,8 +35,8 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
         Counts, shape (P,).
 
     Raises:
-        BudgetError: the budget cannot be spent. InputError: a weight is negative or not finite. UnsupportedError: the
-            budget limits tokens, or has quotas.
+        BudgetError: the budget cannot be spent. InputError: a weight is negative or not finite.
+            UnsupportedError: the budget limits tokens, or has quotas.
 
     >>> rng = np.random.default_rng(0)
     >>> systematic([4, 2, 1, 1], Budget(rollouts=8, floor=0, min_group=1), rng)
@@ -46,15 +49,20 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     quantum, start = budget.quantum, float(rng.random())
     counts_P = np.zeros(weights.size, dtype=np.int64)
     if budget.fewest or low == 1:
-        at_K, counts_K = _drawn(clipped_shares(weights, total, low if budget.fewest else 0, high), start)
+        at_K, counts_K = _drawn(
+            clipped_shares(weights, total, low if budget.fewest else 0, high), start
+        )
         counts_P[at_K] = counts_K * quantum
         return counts_P
     shares = clipped_shares(weights, total, 0, high)
-    # Shares of at least a whole group always get rollouts. For smaller shares, whole groups are drawn.
+    # Shares of at least a whole group always get rollouts. For smaller shares, whole groups are
+    # drawn.
     chosen, _ = _drawn(shares, start, low)
     while len(chosen) * low > total or len(chosen) * high < total:
         chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
-    counts_P[chosen] = quantum * largest_remainder(np.maximum(shares[chosen], low), total, low, high)
+    counts_P[chosen] = quantum * largest_remainder(
+        np.maximum(shares[chosen], low), total, low, high
+    )
     return counts_P
 
 
@@ -63,13 +71,15 @@ def systematic_in_groups(
 ) -> IntArray:
     """Counts drawn by `systematic`, with a smallest group for each prompt, shape (P,).
 
-    The rollouts are divided between the prompts of the largest `least_P` and the others in proportion to their total
-    weights. The first part is rounded up or down at random to whole groups. The second part is divided in the same way.
-    The counts are those of `systematic` if `budget` has a floor, already has groups of that size, or cannot hold them.
+    The rollouts are divided between the prompts of the largest `least_P` and the others in
+    proportion to their total weights. The first part is rounded up or down at random to whole
+    groups. The second part is divided in the same way. The counts are those of `systematic` if
+    `budget` has a floor, already has groups of that size, or cannot hold them.
 
     Args:
         weights_P: As for `systematic`.
-        least_P: The size of each prompt's smallest group, at least 1, with few distinct values, shape (P,).
+        least_P: The size of each prompt's smallest group, at least 1, with few distinct values,
+            shape (P,).
         budget, rng: As for `systematic`.
 
     >>> budget, least_P = Budget(rollouts=16, floor=0, min_group=1), np.array([4, 4, 4, 4, 1, 1])
@@ -88,16 +98,28 @@ def systematic_in_groups(
     if single:
         share = float(weights_K.sum() / weights_P.sum())
         groups = min(int(share * total / least + rng.random()), grouped, total // least)
-        part = least * max(groups, -(-(total - single * most) // least))  # the others may not take all of the rest
+        # the others may not take all of the rest
+        part = least * max(groups, -(-(total - single * most) // least))
     alone = total - part
-    if not (groups_fit(part, grouped, least, most) and groups_fit(alone, single, budget.smallest_group, most)):
+    if not (
+        groups_fit(part, grouped, least, most)
+        and groups_fit(alone, single, budget.smallest_group, most)
+    ):
         return systematic(weights_P, budget, rng)
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     if part:
-        _write(counts_P, grouped_K, systematic(weights_K, replace(budget, rollouts=part, min_group=least), rng))
+        _write(
+            counts_P,
+            grouped_K,
+            systematic(weights_K, replace(budget, rollouts=part, min_group=least), rng),
+        )
     if alone:
         alone_budget = replace(budget, rollouts=alone)
-        _write(counts_P, others_K, systematic_in_groups(weights_P[others_K], least_P[others_K], alone_budget, rng))
+        _write(
+            counts_P,
+            others_K,
+            systematic_in_groups(weights_P[others_K], least_P[others_K], alone_budget, rng),
+        )
     return counts_P
 
 
@@ -107,20 +129,29 @@ def _write(counts_P: IntArray, at_K: IntArray, counts_K: IntArray) -> None:
     counts_P[at_K[some]] = counts_K[some]
 
 
-def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Generator) -> IntArray:
-    """The rollouts of each domain: its share of the total weight, clipped to its quota and rounded at random.
+def totals_of_domains(
+    weights_P: FloatArray, domains: Domains, rng: np.random.Generator
+) -> IntArray:
+    """The rollouts of each domain: its share of the total weight, clipped to its quota and rounded
+    at random.
 
-    If groups of one are allowed, the expectation of a total is its clipped share. Otherwise, totals that cannot be
-    spent in groups are replaced by the nearest that can. Each call draws one number.
+    If groups of one are allowed, the expectation of a total is its clipped share. Otherwise, totals
+    that cannot be spent in groups are replaced by the nearest that can. Each call draws one number.
 
     >>> budget, rng = Budget(rollouts=16, floor=0, min_group=1, quotas={"code": (8, 12)}), np.random.default_rng(0)
     >>> totals_of_domains(np.array([3.0, 2.0, 1.0]), Domains.of(["math", "math", "code"], budget), rng)
     array([8, 8])
     """
     weights_D = np.array([float(weights_P[rows].sum()) for rows in domains.rows_D])
-    weights_D = weights_D if weights_D.any() else np.array([float(len(rows)) for rows in domains.rows_D])
+    weights_D = (
+        weights_D if weights_D.any() else np.array([float(len(rows)) for rows in domains.rows_D])
+    )
     quantum, start = domains.budget.quantum, float(rng.random())
-    total, low_D, high_D = int(domains.budget.rollouts or 0), domains.low_D // quantum, domains.high_D // quantum
+    total, low_D, high_D = (
+        int(domains.budget.rollouts or 0),
+        domains.low_D // quantum,
+        domains.high_D // quantum,
+    )
     shares_D = clipped_shares(weights_D, total // quantum, low_D, high_D)
     counts_D = np.zeros(len(shares_D), dtype=np.int64)
     at_K, counts_K = _drawn(shares_D, start)
@@ -129,16 +160,19 @@ def totals_of_domains(weights_P: FloatArray, domains: Domains, rng: np.random.Ge
 
 
 def _drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, IntArray]:
-    """The places whose share, rounded down or up, is not 0, and these counts: of groups, 0 or 1, if `group` > 1.
+    """The places whose share, rounded down or up, is not 0, and these counts: of groups, 0 or 1, if
+    `group` > 1.
 
-    A share's count is the number of positions `start`, `start + 1`, ... in its part of the cumulative shares.
+    A share's count is the number of positions `start`, `start + 1`, ... in its part of the
+    cumulative shares.
     """
     close, before = 1e-9 * max(1.0, float(shares.sum()) / group), 0.0
     places, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
     for first, end in _cumulative(shares, group):
         whole = np.rint(end)
         end = np.where(np.abs(whole - end) < close, whole, end)
-        # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of the end.
+        # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling
+        # of the end.
         until = np.minimum(np.floor(end + start), np.ceil(end))
         count = np.diff(until, prepend=before)
         before = until[-1]
@@ -149,7 +183,8 @@ def _drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, 
 
 
 def _cumulative(shares: FloatArray, group: int) -> Iterator[tuple[int, FloatArray]]:
-    """The cumulative shares in blocks, each with its first place; of shares of a group, at most 1, if `group` > 1."""
+    """The cumulative shares in blocks, each with its first place; of shares of a group, at most 1,
+    if `group` > 1."""
     before = 0.0
     for block in blocks(len(shares)):
         part = shares[block]
@@ -161,7 +196,8 @@ def _cumulative(shares: FloatArray, group: int) -> Iterator[tuple[int, FloatArra
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:
-    """The choice without the prompt of smallest share, or with the unchosen prompt of largest share."""
+    """The choice without the prompt of smallest share, or with the unchosen prompt of largest
+    share."""
     if less:
         return np.delete(chosen, int(np.argmin(shares[chosen])))
     rest = np.setdiff1d(np.arange(shares.size), chosen)

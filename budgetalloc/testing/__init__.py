@@ -8,11 +8,12 @@
     def test_mine(check):
         check(mine)
 
-Each check builds policies by `build(seed=...)`, runs steps with simulated rewards, and raises `AssertionError` with the
-budget and the seed that broke the rule. All seeds are fixed. A check therefore gives the same result every time.
+Each check builds policies by `build(seed=...)`, runs steps with simulated rewards, and raises
+`AssertionError` with the budget and the seed that broke the rule. All seeds are fixed. A check
+therefore gives the same result every time.
 
-There are also three worlds with known success rates for `ba.simulate`, and logs of runs in them for tests of log
-readers:
+There are also three worlds with known success rates for `ba.simulate`, and logs of runs in them for
+tests of log readers:
 
     *_, last = simulate(mine(), testing.three_kinds(), 64, 30, prompts=8)
     assert last["mixed_rollouts"] > 0.34             # uniform: a third of 1 - 2 / 2**8

@@ -37,23 +37,33 @@ __all__ = [
 
 Build = Callable[..., Policy]
 IDS: list[Id] = [*range(12), *(f"prompt {k}" for k in range(12))]
-_RATES = np.linspace(0.0, 1.0, len(IDS))  # success rates: the first prompt never passes, the last always does
+# success rates: the first prompt never passes, the last always does
+_RATES = np.linspace(0.0, 1.0, len(IDS))
 
 
 def play(
-    policy: Policy, ids_P: Sequence[Id], budget: Budget, rates_P: FloatArray, rng: np.random.Generator
+    policy: Policy,
+    ids_P: Sequence[Id],
+    budget: Budget,
+    rates_P: FloatArray,
+    rng: np.random.Generator,
 ) -> IntArray:
-    """Runs all rounds of a step, with rewards 0 or 1 drawn at these rates. Returns the rollouts, shape (P,).
+    """Runs all rounds of a step, with rewards 0 or 1 drawn at these rates. Returns the rollouts,
+    shape (P,).
 
     >>> import budgetalloc as ba
     >>> play(ba.uniform(), ["a", "b"], Budget(rollouts=8), np.array([0.0, 1.0]), np.random.default_rng(0))
     array([4, 4])
     """
-    return _play(policy.begin(ids_P, budget), lambda at_R: (rng.random(at_R.size) < rates_P[at_R]).astype(float))
+    return _play(
+        policy.begin(ids_P, budget),
+        lambda at_R: (rng.random(at_R.size) < rates_P[at_R]).astype(float),
+    )
 
 
 def _play(step: Step, reward: Callable[[IntArray], FloatArray]) -> IntArray:
-    """Runs all rounds of a step. `reward` returns the rewards for rollouts of the prompts at these indices."""
+    """Runs all rounds of a step. `reward` returns the rewards for rollouts of the prompts at these
+    indices."""
     total_P = np.zeros(len(step.ids_P), dtype=np.int64)
     while (counts_P := step.request()).any():
         total_P += counts_P
@@ -77,12 +87,20 @@ def budgets(count: int, seed: int = 0) -> list[tuple[Budget, int]]:
     rng = np.random.default_rng(seed)
     kinds: list[tuple[Budget, int]] = []
     while len(kinds) < count:
-        quantum, floor, prompts = int(rng.integers(1, 4)), int(rng.integers(4)), int(rng.integers(1, 14))
+        quantum, floor, prompts = (
+            int(rng.integers(1, 4)),
+            int(rng.integers(4)),
+            int(rng.integers(1, 14)),
+        )
         cap = None if rng.random() < 0.3 else int(rng.integers(1, 25))
         smallest = int(rng.integers(1, 5)) if floor == 0 else int(rng.integers(1, floor + 1))
         try:
             budget = Budget(
-                quantum * int(rng.integers(1, 61)), floor=floor, cap=cap, quantum=quantum, min_group=smallest
+                quantum * int(rng.integers(1, 61)),
+                floor=floor,
+                cap=cap,
+                quantum=quantum,
+                min_group=smallest,
             )
             budget.check(prompts)
         except BudgetError:
@@ -101,7 +119,8 @@ def _check_spent(policy: Policy, budget: Budget, counts_P: IntArray, about: str)
 
 
 def spends_exactly(build: Build) -> None:
-    """The budget is spent exactly, in allowed group sizes. With `needs.generate`, it is an upper limit."""
+    """The budget is spent exactly, in allowed group sizes. With `needs.generate`, it is an upper
+    limit."""
     for at, (budget, prompts) in enumerate(budgets(120)):
         policy, rng = trained(build, seed=at % 5, steps=3), np.random.default_rng(at)
         at_P = rng.choice(len(IDS), prompts, replace=False)
@@ -110,7 +129,8 @@ def spends_exactly(build: Build) -> None:
 
 
 def serves_every_history(build: Build) -> None:
-    """Budgets are spent for cold, solved, hopeless, half-solved, graded and unscored prompts, alone and together."""
+    """Budgets are spent for cold, solved, hopeless, half-solved, graded and unscored prompts, alone
+    and together."""
     histories = {"cold": None, "half": 0.5, "never": 0.0, "always": 1.0, "unscored": np.nan}
     for name, rate in [*histories.items(), ("mixed", None), ("graded", None)]:
         for budget in (
@@ -141,10 +161,14 @@ def decides_the_same_again(build: Build) -> None:
         for budget in (Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)):
             before = one.state_dict()
             first_P, again_P = (one.begin(IDS, budget).request() for _ in range(2))
-            assert (first_P == again_P).all(), f"{one}: two requests of one step differ, {first_P} and {again_P}"
+            assert (first_P == again_P).all(), (
+                f"{one}: two requests of one step differ, {first_P} and {again_P}"
+            )
             assert same_state(before, one.state_dict()), f"{one}: a request changed its state"
             other_P = other.begin(IDS, budget).request()
-            assert (first_P == other_P).all(), f"{one}: equal seeds and histories gave {first_P} and {other_P}"
+            assert (first_P == other_P).all(), (
+                f"{one}: equal seeds and histories gave {first_P} and {other_P}"
+            )
 
 
 def does_not_depend_on_order(build: Build) -> None:
@@ -153,10 +177,15 @@ def does_not_depend_on_order(build: Build) -> None:
         order_P = np.random.default_rng(seed).permutation(len(IDS))
         shuffled = [IDS[at] for at in order_P.tolist()]
         for budget in (Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)):
-            steps = trained(build, seed).begin(IDS, budget), trained(build, seed).begin(shuffled, budget)
+            steps = (
+                trained(build, seed).begin(IDS, budget),
+                trained(build, seed).begin(shuffled, budget),
+            )
             for at in range(100):
                 counts_P, shuffled_P = (step.request() for step in steps)
-                assert (counts_P[order_P] == shuffled_P).all(), f"{steps[0].policy}: round {at} depends on the order"
+                assert (counts_P[order_P] == shuffled_P).all(), (
+                    f"{steps[0].policy}: round {at} depends on the order"
+                )
                 if not counts_P.any():
                     break
                 ids_R = [x for x, n in zip(IDS, counts_P.tolist(), strict=True) for _ in range(n)]
@@ -178,24 +207,37 @@ def goes_on_from_its_state(build: Build) -> None:
         rngs = np.random.default_rng(at), np.random.default_rng(at)
         counts_P = play(kept, IDS, budget, _RATES, rngs[0])
         restored_P = play(restored, IDS, budget, _RATES, rngs[1])
-        assert (counts_P == restored_P).all(), f"{kept}: the restored policy gave {restored_P}, not {counts_P}"
-    assert same_state(kept.state_dict(), restored.state_dict()), f"{kept}: the restored policy has another state"
+        assert (counts_P == restored_P).all(), (
+            f"{kept}: the restored policy gave {restored_P}, not {counts_P}"
+        )
+    assert same_state(kept.state_dict(), restored.state_dict()), (
+        f"{kept}: the restored policy has another state"
+    )
 
 
 def decides_the_same_over_a_pool(build: Build) -> None:
     """A `Pool` gives the same counts, beliefs and state as lists of its ids, to the bit."""
     pool, (listed, pooled) = Pool(IDS), (trained(build, steps=4) for _ in range(2))
     for at in range(10):
-        start, budget = at % 3, Budget(64, floor=0, min_group=2) if at % 2 else Budget(64, floor=2, min_group=2)
+        start, budget = (
+            at % 3,
+            Budget(64, floor=0, min_group=2) if at % 2 else Budget(64, floor=2, min_group=2),
+        )
         ids_P, part = IDS[start:], pool[start:]
         rewards = (_rewards(at, _RATES[start:], np.random.default_rng(at)) for _ in range(2))
         counts_P = _play(listed.begin(ids_P, budget), next(rewards))
         over_pool_P = _play(pooled.begin(part, budget), next(rewards))
-        assert (counts_P == over_pool_P).all(), f"{listed}: a pool gave {over_pool_P}, not {counts_P}"
+        assert (counts_P == over_pool_P).all(), (
+            f"{listed}: a pool gave {over_pool_P}, not {counts_P}"
+        )
         one, other = (vars(policy.belief(ids)) for policy, ids in ((listed, ids_P), (pooled, part)))
         assert same_state(one, other), f"{listed}: other beliefs about a pool"
-        assert (listed.cold(ids_P) == pooled.cold(part)).all(), f"{listed}: other prompts of a pool are cold"
-    assert same_state(listed.state_dict(), pooled.state_dict()), f"{listed}: another state after steps over a pool"
+        assert (listed.cold(ids_P) == pooled.cold(part)).all(), (
+            f"{listed}: other prompts of a pool are cold"
+        )
+    assert same_state(listed.state_dict(), pooled.state_dict()), (
+        f"{listed}: another state after steps over a pool"
+    )
 
 
 def keeps_to_tokens_or_says_so(build: Build) -> None:
@@ -207,15 +249,20 @@ def keeps_to_tokens_or_says_so(build: Build) -> None:
     ):
         policy = trained(build)
         try:
-            counts_P = _play(policy.begin(IDS, budget, costs_P), lambda at_R: (at_R % 2).astype(float))
+            counts_P = _play(
+                policy.begin(IDS, budget, costs_P), lambda at_R: (at_R % 2).astype(float)
+            )
         except UnsupportedError:
             continue
         assert counts_P @ costs_P <= 9000, f"{policy}: {counts_P @ costs_P:g} tokens of {budget}"
-        assert np.isin(counts_P, budget.grid()).all(), f"{policy}: counts outside the grid of {budget}"
+        assert np.isin(counts_P, budget.grid()).all(), (
+            f"{policy}: counts outside the grid of {budget}"
+        )
 
 
 def survives(build: Build, steps: int = 500) -> None:
-    """Random steps with varying budgets and prompts, changing rates, missing and graded rewards raise no error.
+    """Random steps with varying budgets and prompts, changing rates, missing and graded rewards
+    raise no error.
 
     Each of four policies runs a quarter of the steps.
     """
@@ -231,11 +278,16 @@ def survives(build: Build, steps: int = 500) -> None:
             policy.observe([IDS[0], "a stranger"], [np.nan, rng.random()])
         if at % -(-steps // 8) == 0:
             belief = policy.belief(IDS)
-            assert np.isfinite([belief.alpha_P, belief.beta_P]).all(), f"{policy}: beliefs are no longer finite"
+            assert np.isfinite([belief.alpha_P, belief.beta_P]).all(), (
+                f"{policy}: beliefs are no longer finite"
+            )
 
 
-def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callable[[IntArray], FloatArray]:
-    """Rewards at these rates. Of five kinds of steps, one has graded, one missing and one identical rewards."""
+def _rewards(
+    kind: int, rates_P: FloatArray, rng: np.random.Generator
+) -> Callable[[IntArray], FloatArray]:
+    """Rewards at these rates. Of five kinds of steps, one has graded, one missing and one identical
+    rewards."""
 
     def reward(at_R: IntArray) -> FloatArray:
         rewards_R = (rng.random(at_R.size) < rates_P[at_R]).astype(float)
@@ -251,17 +303,23 @@ def _rewards(kind: int, rates_P: FloatArray, rng: np.random.Generator) -> Callab
 
 
 def starves_no_prompt(build: Build, prompts: int = 40, steps: int = 1500) -> None:
-    """With `floor=0`, every prompt gets rollouts in the last two thirds of a run, whatever its rate."""
+    """With `floor=0`, every prompt gets rollouts in the last two thirds of a run, whatever its
+    rate."""
     policy, rng = build(seed=0), np.random.default_rng(0)
     sampled_P = np.zeros(prompts, dtype=np.int64)
     for at in range(steps):
         counts_P = play(
-            policy, list(range(prompts)), Budget(64, floor=0, cap=32, min_group=2), np.linspace(0, 1, prompts), rng
+            policy,
+            list(range(prompts)),
+            Budget(64, floor=0, cap=32, min_group=2),
+            np.linspace(0, 1, prompts),
+            rng,
         )
         if at >= steps // 3:
             sampled_P += counts_P > 0
     assert sampled_P.all(), (
-        f"{policy}: prompts {np.flatnonzero(sampled_P == 0).tolist()} got no rollouts in {steps - steps // 3} steps"
+        f"{policy}: prompts {np.flatnonzero(sampled_P == 0).tolist()} got no rollouts in "
+        f"{steps - steps // 3} steps"
     )
 
 
@@ -287,4 +345,5 @@ CHECKS: tuple[Callable[[Build], None], ...] = (
     survives,
     starves_no_prompt,
 )
-"""All checks. `starves_no_prompt` does not apply to methods that drop prompts permanently by design."""
+"""All checks. `starves_no_prompt` does not apply to methods that drop prompts permanently by
+design."""

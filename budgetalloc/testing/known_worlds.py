@@ -8,7 +8,15 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, check_array, check_integer, check_seed, check_type, imported, shown
+from budgetalloc.errors import (
+    InputError,
+    check_array,
+    check_integer,
+    check_seed,
+    check_type,
+    imported,
+    shown,
+)
 from budgetalloc.logs.ledger import Ledger
 
 __all__ = ["Known", "log_of", "rising", "three_kinds", "turning"]
@@ -20,7 +28,8 @@ class Known:
     """A world of prompts 0 to P - 1 with given success rates. Training does not change them.
 
     Args:
-        rates_SP: The rate of each prompt at each step, in [0, 1], shape (S, P) or (P,). The last row stays.
+        rates_SP: The rate of each prompt at each step, in [0, 1], shape (S, P) or (P,). The last
+            row stays.
         seed: The seed of the rollouts.
 
     >>> world = Known([[0.0, 1.0], [1.0, 0.0]])
@@ -32,10 +41,17 @@ class Known:
     """
 
     def __init__(self, rates_SP: ArrayLike, *, seed: int = 0) -> None:
-        self.rates_SP = np.atleast_2d(check_array("rates_SP", rates_SP, "rates in [0, 1], a row per step"))
-        if self.rates_SP.ndim != 2 or not self.rates_SP.size or not ((self.rates_SP >= 0) & (self.rates_SP <= 1)).all():
+        self.rates_SP = np.atleast_2d(
+            check_array("rates_SP", rates_SP, "rates in [0, 1], a row per step")
+        )
+        if (
+            self.rates_SP.ndim != 2
+            or not self.rates_SP.size
+            or not ((self.rates_SP >= 0) & (self.rates_SP <= 1)).all()
+        ):
             raise InputError(
-                f"rates_SP={shown(rates_SP)}: give rates in [0, 1], a row per step, such as [[0.0, 0.5, 1.0]]."
+                f"rates_SP={shown(rates_SP)}: give rates in [0, 1], a row per step, such as [[0.0, "
+                "0.5, 1.0]]."
             )
         self.ids: list[Id] = list(range(self.rates_SP.shape[1]))
         self.step = 0
@@ -47,7 +63,10 @@ class Known:
         ids = check_ids(ids_P, "ids_P")
         wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(now_P)), None)
         if wrong is not None:
-            raise InputError(f"The id {shown(wrong)} is not in this world: use 0 to {len(now_P) - 1} (world.ids).")
+            raise InputError(
+                f"The id {shown(wrong)} is not in this world: use 0 to {len(now_P) - 1} "
+                "(world.ids)."
+            )
         return np.asarray(now_P[np.array(ids, dtype=np.int64)])
 
     def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
@@ -65,9 +84,11 @@ class Known:
 
 
 def three_kinds(prompts: int = 24, *, seed: int = 0) -> Known:
-    """A third of the prompts never passes, a third passes half of the time, and a third always passes.
+    """A third of the prompts never passes, a third passes half of the time, and a third always
+    passes.
 
-    The share of mixed groups is (1 - 2^(1-n)) / 3 with uniform counts n, and three times that with known rates.
+    The share of mixed groups is (1 - 2^(1-n)) / 3 with uniform counts n, and three times that with
+    known rates.
 
     >>> three_kinds(6).rates_SP
     array([[0. , 0.5, 1. , 0. , 0.5, 1. ]])
@@ -90,10 +111,11 @@ def rising(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
 
 
 def turning(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
-    """Prompts of four kinds. Halfway, the prompts of rate 1/2 become solved, and half of the solved get rate 1/2.
+    """Prompts of four kinds. Halfway, the prompts of rate 1/2 become solved, and half of the solved
+    get rate 1/2.
 
-    A policy that does not forget keeps the prompts that were mixed. A policy that never returns to solved prompts finds
-    no mixed group.
+    A policy that does not forget keeps the prompts that were mixed. A policy that never returns to
+    solved prompts finds no mixed group.
 
     >>> turning(4, 2).rates_SP
     array([[0. , 0.5, 1. , 1. ],
@@ -103,11 +125,14 @@ def turning(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
     check_integer("steps", steps, 1, _MOST // prompts)
     before, after = np.array([0, 0.5, 1, 1]), np.array([0, 1, 0.5, 1])
     kind = np.arange(prompts) % 4
-    return Known([before[kind] if step < steps // 2 else after[kind] for step in range(steps)], seed=seed)
+    return Known(
+        [before[kind] if step < steps // 2 else after[kind] for step in range(steps)], seed=seed
+    )
 
 
 def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: int = 0) -> Ledger:
-    """The log of a run with uniform counts: shuffled epochs, `prompts` per step, `group` rollouts of each.
+    """The log of a run with uniform counts: shuffled epochs, `prompts` per step, `group` rollouts
+    of each.
 
     >>> ledger = log_of(three_kinds(6), steps=3, prompts=2, group=4)
     >>> ledger.frame.groupby("prompt").reward.sum().tolist()  # the rates are 0, 0.5, 1, 0, 0.5, 1
@@ -118,7 +143,9 @@ def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: 
     check_integer("steps", steps, 1, _MOST // prompts)
     check_integer("group", group, 1, _MOST // (steps * prompts))
     rng, whole = np.random.default_rng(check_seed(seed)), len(world.ids) // prompts
-    order_S = [rng.permutation(len(world.ids))[: whole * prompts] for _ in range(-(-steps // whole))]
+    order_S = [
+        rng.permutation(len(world.ids))[: whole * prompts] for _ in range(-(-steps // whole))
+    ]
     ids_SR = np.repeat(np.concatenate(order_S).reshape(-1, prompts)[:steps], group, axis=1)
     rewards = []
     for step_ids in ids_SR:

@@ -1,4 +1,5 @@
-"""The order in which an asynchronous trainer trains on rollouts: that of the plans, not that of arrival."""
+"""The order in which an asynchronous trainer trains on rollouts: that of the plans, not that of
+arrival."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -49,25 +50,30 @@ class Plan(Generic[_T]):
         return numbers
 
     def take(self, number: int, result: _T | None) -> None:
-        """Records a result, or None for a rollout that is lost; raises `InputError` if it has one already."""
+        """Records a result, or None for a rollout that is lost; raises `InputError` if it has one
+        already."""
         if number not in self._waiting:
-            raise InputError(f"take({number}): the plan waits for no such rollout. Record each rollout once.")
+            raise InputError(
+                f"take({number}): the plan waits for no such rollout. Record each rollout once."
+            )
         self._waiting.remove(number)
         self._results[number] = result
         self.lost += result is None
 
     def came(self) -> list[_T]:
-        """The results of the rollouts that were asked for last, without the lost ones, by their number in the plan."""
+        """The results of the rollouts that were asked for last, without the lost ones, by their
+        number in the plan."""
         return [result for result in self._results[self._read :] if result is not None]
 
 
 class Admission(Generic[_P]):
-    """Plans that are generated at the same time, and admitted to training in the order in which they began.
+    """Plans that are generated at the same time, and admitted to training in the order in which
+    they began.
 
-    Rollouts of several plans run at once, so that none waits for the slowest rollout of an earlier plan. A plan is
-    admitted when it is complete and all earlier plans were admitted. What is trained is therefore what was planned,
-    whichever rollouts finish first. A rollout that never ends must be given up by the caller: it holds back all later
-    plans.
+    Rollouts of several plans run at once, so that none waits for the slowest rollout of an earlier
+    plan. A plan is admitted when it is complete and all earlier plans were admitted. What is
+    trained is therefore what was planned, whichever rollouts finish first. A rollout that never
+    ends must be given up by the caller: it holds back all later plans.
 
     >>> admission = Admission()
     >>> hard, easy = Plan(rollouts=4), Plan(rollouts=4)
@@ -120,12 +126,14 @@ class Admission(Generic[_P]):
 
 
 def most_ahead(max_staleness: int, batch: int, rollouts: int) -> int:
-    """The largest `ahead` with which the trainer takes no rollout that is older than `max_staleness` optimizer steps.
+    """The largest `ahead` with which the trainer takes no rollout that is older than
+    `max_staleness` optimizer steps.
 
-    When a plan of `rollouts` begins, the trainer has at most `ahead` rollouts before it, and up to `batch - 1` in the
-    batch that it is collecting. The plan's last rollout is then taken at most
-    floor((batch - 1 + ahead + rollouts - 1) / batch) steps later. If the bound cannot be kept, because a plan is larger
-    than `max_staleness` batches, plans begin one at a time with an empty queue.
+    When a plan of `rollouts` begins, the trainer has at most `ahead` rollouts before it, and up to
+    `batch - 1` in the batch that it is collecting. The plan's last rollout is then taken at most
+    floor((batch - 1 + ahead + rollouts - 1) / batch) steps later. If the bound cannot be kept,
+    because a plan is larger than `max_staleness` batches, plans begin one at a time with an empty
+    queue.
 
     Args:
         max_staleness: Optimizer steps, at least 0.

@@ -1,4 +1,5 @@
-"""A budget in cost: the mean cost of a step is kept by a price, while the number of rollouts stays."""
+"""A budget in cost: the mean cost of a step is kept by a price, while the number of rollouts
+stays."""
 
 import logging
 from collections.abc import Mapping
@@ -14,19 +15,22 @@ __all__ = ["CostBudget"]
 
 logger = logging.getLogger(__name__)
 _MOST = 4.0  # the highest price
-_FACTOR = 16.0  # a rollout counts for at most so many times the mean cost, and for at least that part of it
+# a rollout counts for at most so many times the mean cost, and for at least that part of it
+_FACTOR = 16.0
 _PATIENCE = 20  # steps in a row above the target at the highest price, before a warning
 
 
 class CostBudget:
     """Keeps the mean cost of a step near a target, with as many rollouts as the trainer needs.
 
-    Costs enter the decision as (cost / mean cost) ** price. The price starts at 1, where costs count as without a
-    budget. It rises after a step that cost more than the target, and falls, not below 0, after a cheaper one
-    (`DualPrice`). At 0 all rollouts count alike, and a run that still costs less than the target stays below it.
+    Costs enter the decision as (cost / mean cost) ** price. The price starts at 1, where costs
+    count as without a budget. It rises after a step that cost more than the target, and falls, not
+    below 0, after a cheaper one (`DualPrice`). At 0 all rollouts count alike, and a run that still
+    costs less than the target stays below it.
 
-    The price is at most 4, and a rollout counts for 1/16 to 16 times the mean cost, so no prompt is starved. If steps
-    still cost more than the target, they are counted, and one warning is logged after 20 of them in a row.
+    The price is at most 4, and a rollout counts for 1/16 to 16 times the mean cost, so no prompt is
+    starved. If steps still cost more than the target, they are counted, and one warning is logged
+    after 20 of them in a row.
 
     Args:
         target: What a step may cost on average, in the unit of `cost=`, positive.
@@ -49,7 +53,8 @@ class CostBudget:
         self._in_a_row = 0
 
     def weighed(self, once_P: FloatArray, each_P: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The costs that the decision weighs, from those of each prompt once a group and of one rollout."""
+        """The costs that the decision weighs, from those of each prompt once a group and of one
+        rollout."""
         mean = each_P.mean()
         relative_P = np.clip((each_P / mean) ** self.dual.price, 1 / _FACTOR, _FACTOR)
         return once_P * relative_P * mean / each_P, relative_P * mean
@@ -64,8 +69,10 @@ class CostBudget:
         if self._in_a_row == _PATIENCE and not self.quiet:
             self.quiet = True
             logger.warning(
-                "cost_per_step=%g cannot be kept: the last %d steps cost more, %g in the last one, although cheap "
-                "prompts are preferred as far as they may be. The training goes on at this cost. Raise cost_per_step, "
+                "cost_per_step=%g cannot be kept: the last %d steps cost more, %g in the last one, "
+                "although cheap "
+                "prompts are preferred as far as they may be. The training goes on at this cost. "
+                "Raise cost_per_step, "
                 "or lower the number of rollouts per step.",
                 self.target,
                 _PATIENCE,
@@ -73,22 +80,40 @@ class CostBudget:
             )
 
     def described(self) -> dict[str, float]:
-        """The metrics `cost/mean`, a step's mean cost so far, `cost/target`, `cost/price` and `cost/over`."""
+        """The metrics `cost/mean`, a step's mean cost so far, `cost/target`, `cost/price` and
+        `cost/over`."""
         mean = {"cost/mean": self.spent / self.steps} if self.steps else {}
-        return mean | {"cost/target": self.target, "cost/price": self.dual.price, "cost/over": float(self.over)}
+        return mean | {
+            "cost/target": self.target,
+            "cost/price": self.dual.price,
+            "cost/over": float(self.over),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """The price and the sums."""
-        numbers = [self.dual.price, self.spent, float(self.steps), float(self.over), float(self._in_a_row)]
+        numbers = [
+            self.dual.price,
+            self.spent,
+            float(self.steps),
+            float(self.over),
+            float(self._in_a_row),
+        ]
         return {"costs/budget": np.array(numbers)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores `state_dict()`, if the state has it; raises `StateError`, and changes nothing, if it is damaged."""
+        """Restores `state_dict()`, if the state has it; raises `StateError`, and changes nothing,
+        if it is damaged."""
         if "costs/budget" not in state:
             return
         numbers = check_array("costs/budget", state["costs/budget"], "five numbers of at least 0")
-        if numbers.shape != (5,) or not (np.isfinite(numbers) & (numbers >= 0)).all() or numbers[0] > _MOST:
-            raise StateError("The state holds no budget in cost: it is damaged. Resume from another checkpoint.")
+        if (
+            numbers.shape != (5,)
+            or not (np.isfinite(numbers) & (numbers >= 0)).all()
+            or numbers[0] > _MOST
+        ):
+            raise StateError(
+                "The state holds no budget in cost: it is damaged. Resume from another checkpoint."
+            )
         self.dual = DualPrice(price=float(numbers[0]), most=_MOST)
         self.spent, self.steps = float(numbers[1]), int(numbers[2])
         self.over, self._in_a_row = int(numbers[3]), int(numbers[4])

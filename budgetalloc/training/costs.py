@@ -36,23 +36,31 @@ def check_cost(cost: Any) -> None:
     """Raises `InputError` unless this is a `Cost`."""
     if isinstance(cost, Mapping):
         check_prices(cost)
-    elif cost is not None and not callable(cost) and not (isinstance(cost, str) and cost in get_args(Kind)):
+    elif (
+        cost is not None
+        and not callable(cost)
+        and not (isinstance(cost, str) and cost in get_args(Kind))
+    ):
         raise InputError(
-            f"cost={shown(cost)}: use 'tokens', 'seconds', prices by name such as {{'tokens': 1, 'turns': 50}}, or a "
-            "function of two arrays, the tokens of each prompt and of its expected answer, that returns the cost of "
+            f"cost={shown(cost)}: use 'tokens', 'seconds', prices by name such as "
+            f"{{'tokens': 1, 'turns': 50}}, or a "
+            "function of two arrays, the tokens of each prompt and of its expected answer, that "
+            "returns the cost of "
             "each prompt once a group and that of one rollout.",
             argument="cost",
         )
 
 
 def check_cost_per_step(cost_per_step: Any, cost: Any) -> float | None:
-    """The target as a float, or None. Raises `InputError` unless it is positive and `cost` has a fixed unit."""
+    """The target as a float, or None. Raises `InputError` unless it is positive and `cost` has a
+    fixed unit."""
     if cost_per_step is None:
         return None
     target = check_number("cost_per_step", cost_per_step, 0, math.inf, without=(0,))
     if cost is None or cost == "seconds":
         raise InputError(
-            f"cost_per_step={target:g} with cost={cost!r}: it is in the unit of cost=, which must be fixed. Use "
+            f"cost_per_step={target:g} with cost={cost!r}: it is in the unit of cost=, which must "
+            "be fixed. Use "
             "cost='tokens', or prices by name such as {'tokens': 1, 'turns': 50}.",
             argument="cost_per_step",
         )
@@ -103,13 +111,14 @@ class Costs:
     """What the rollouts of a training cost, learned from its steps.
 
     Args:
-        price: The cost of prompts and answers by their lengths; `Seconds` learns it. None: costs do not matter, and
-            nothing is learned.
+        price: The cost of prompts and answers by their lengths; `Seconds` learns it. None: costs do
+            not matter, and nothing is learned.
         lengths: The expected length of each prompt's answers.
-        clock: Measures the steps, for `Seconds`. The adapter runs it only during the trainer's own work.
+        clock: Measures the steps, for `Seconds`. The adapter runs it only during the trainer's own
+            work.
         quiet: Whether to suppress log messages, as in all processes but one.
-        reported: Weighs what rollouts report; `lengths` then has their costs in place of their tokens. None if costs
-            follow from tokens.
+        reported: Weighs what rollouts report; `lengths` then has their costs in place of their
+            tokens. None if costs follow from tokens.
         budget: Keeps the mean cost of a step, or None.
     """
 
@@ -124,17 +133,24 @@ class Costs:
     _flat: int = 0  # steps in a row in which a token of an answer had no price
 
     @classmethod
-    def of(cls, cost: Cost, policy: Policy, quiet: bool = False, cost_per_step: float | None = None) -> "Costs":
-        """Costs of this kind, before anything is learned; raises `UnsupportedError` if the policy ignores costs."""
+    def of(
+        cls, cost: Cost, policy: Policy, quiet: bool = False, cost_per_step: float | None = None
+    ) -> "Costs":
+        """Costs of this kind, before anything is learned; raises `UnsupportedError` if the policy
+        ignores costs."""
         if cost is not None and not policy.needs.costs:
             raise UnsupportedError(
-                f"cost={shown(cost)}: {policy} does not weigh costs. Use ba.adaptive(), policies.sampled(), "
-                "ba.knapsack() or ba.thompson(); a policy of yours that reads View.priced says so by Needs(costs=True)."
+                f"cost={shown(cost)}: {policy} does not weigh costs. Use ba.adaptive(), "
+                "policies.sampled(), "
+                "ba.knapsack() or ba.thompson(); a policy of yours that reads View.priced says so "
+                "by Needs(costs=True)."
             )
         budget = None if cost_per_step is None else CostBudget(cost_per_step, quiet)
         if isinstance(cost, Mapping):
             reported = ReportedCosts(cost, quiet)
-            return cls(reported.price, Lengths(LEAST), quiet=quiet, reported=reported, budget=budget)
+            return cls(
+                reported.price, Lengths(LEAST), quiet=quiet, reported=reported, budget=budget
+            )
         if cost is None or callable(cost):
             return cls(cost, quiet=quiet, budget=budget)
         return cls(tokens if cost == "tokens" else Seconds(), quiet=quiet, budget=budget)
@@ -145,22 +161,28 @@ class Costs:
         return None if self.price is None else self.weighed
 
     def weighed(self, ids_P: Sequence[Id], belief_P: Beta) -> tuple[FloatArray, FloatArray]:
-        """The costs that a decision weighs: the expected ones, at the price of the budget if there is one."""
+        """The costs that a decision weighs: the expected ones, at the price of the budget if there
+        is one."""
         costs = self.expected(ids_P, belief_P)
         return costs if self.budget is None else self.budget.weighed(*costs)
 
     def columns(self, given: Any, rows: int) -> dict[str, FloatArray]:
-        """What rollouts reported, by name (`ReportedCosts.columns`); raises `InputError` if nothing is to be."""
+        """What rollouts reported, by name (`ReportedCosts.columns`); raises `InputError` if nothing
+        is to be."""
         if self.reported is not None:
             return self.reported.columns(given, rows)
         if given is not None:
-            raise InputError('costs_R is given, and cost= has no prices by name: pass cost={"turns": 50}, for example.')
+            raise InputError(
+                'costs_R is given, and cost= has no prices by name: pass cost={"turns": 50}, for example.'
+            )
         return {}
 
     def expected(self, ids_P: Sequence[Id], belief_P: Beta) -> tuple[FloatArray, FloatArray]:
         """The expected cost of each prompt once a group, and of one rollout, shape (P,) each."""
         assert self.price is not None
-        return check_group_costs(self.price(*self.lengths.expected(ids_P, belief_P.mean)), len(ids_P))
+        return check_group_costs(
+            self.price(*self.lengths.expected(ids_P, belief_P.mean)), len(ids_P)
+        )
 
     def restart(self) -> None:
         """Forgets what was measured since the last decision, when a training begins."""
@@ -169,7 +191,8 @@ class Costs:
         self._spent, self._warm = None, False
 
     def begin(self) -> None:
-        """Learns what the rollouts since the last decision cost; called before the next decision."""
+        """Learns what the rollouts since the last decision cost; called before the next
+        decision."""
         took, spent = self.clock.lap(), self._spent
         self._spent = None
         if not isinstance(self.price, Seconds) or spent is None:
@@ -182,18 +205,27 @@ class Costs:
         if self._flat == _FLAT and not self.quiet:
             self.quiet = True
             logger.warning(
-                "cost='seconds': the seconds of the last %d steps did not depend on how long the answers were. Long "
-                "and short answers are therefore taken to cost the same. This happens if a step waits for the longest "
-                "answer, or if all answers have about the same length. cost='tokens' charges for length nevertheless.",
+                "cost='seconds': the seconds of the last %d steps did not depend on how long the "
+                "answers were. Long "
+                "and short answers are therefore taken to cost the same. This happens if a step "
+                "waits for the longest "
+                "answer, or if all answers have about the same length. cost='tokens' charges for "
+                "length nevertheless.",
                 _FLAT,
             )
 
     def paid(self, batch: Rollouts) -> FloatArray | None:
-        """The cost of each rollout, `Rollouts.costs_R`; None without costs and for seconds, whose prices change."""
-        return None if self.price is None or isinstance(self.price, Seconds) else self._paid(self.price, batch)
+        """The cost of each rollout, `Rollouts.costs_R`; None without costs and for seconds, whose
+        prices change."""
+        return (
+            None
+            if self.price is None or isinstance(self.price, Seconds)
+            else self._paid(self.price, batch)
+        )
 
     def _own(self, batch: Rollouts) -> FloatArray:
-        """What `lengths` learns of each rollout: its cost without the prompt, NaN if not reported, or its tokens."""
+        """What `lengths` learns of each rollout: its cost without the prompt, NaN if not reported,
+        or its tokens."""
         if self.reported is not None:
             return self.reported.of(batch.lengths_R, batch.reported)
         return np.maximum(batch.lengths_R, 1).astype(np.float64)
@@ -205,12 +237,17 @@ class Costs:
         return np.asarray(each_R + once_R / batch.counts_R)
 
     def lost(self, ids_R: Sequence[Id], belief_R: Beta) -> float:
-        """The expected cost of rollouts that were generated and never came, without their prompts."""
-        return 0.0 if self.price is None or not ids_R else float(self.expected(ids_R, belief_R)[1].sum())
+        """The expected cost of rollouts that were generated and never came, without their
+        prompts."""
+        return (
+            0.0
+            if self.price is None or not ids_R
+            else float(self.expected(ids_R, belief_R)[1].sum())
+        )
 
     def learn(self, batch: Rollouts, lost: float = 0.0) -> None:
-        """Learns the costs of a step's rollouts, except rollouts with a hint, which have another prompt; `lost` is
-        charged to the budget."""
+        """Learns the costs of a step's rollouts, except rollouts with a hint, which have another
+        prompt; `lost` is charged to the budget."""
         if self.price is None:
             return
         own_R, prompt_R = self._own(batch), _prompts(batch)
@@ -218,17 +255,20 @@ class Costs:
         ids_K = [batch.ids_R[at] for at in rows.tolist()]
         self.lengths.observe(ids_K, own_R[rows], batch.success_R[rows], prompt_R[rows])
         once = prompt_R[batch.first_G].sum()
-        self._spent = np.array([len(batch), once, prompt_R.sum(), batch.lengths_R.sum()], dtype=np.float64)
+        self._spent = np.array(
+            [len(batch), once, prompt_R.sum(), batch.lengths_R.sum()], dtype=np.float64
+        )
         if self.reported is not None:
             self.reported.learn(batch.reported)
         if self.budget is not None and batch.costs_R is not None:
             self.budget.learn(float(batch.costs_R.sum()) + lost)
 
     def described(self, batch: Rollouts) -> dict[str, float]:
-        """Metrics of a step, before learning from it: the mean cost of a rollout, by its expected (`cost/expected`) and
-        by its real lengths or reports (`cost/rollout`) at the same prices. With learned prices also `cost/at_bound`,
-        the number of the four prices that are at their lower bound; with reports `cost/missing`, the rollouts without
-        one; with a budget what `CostBudget.described` returns."""
+        """Metrics of a step, before learning from it: the mean cost of a rollout, by its expected
+        (`cost/expected`) and by its real lengths or reports (`cost/rollout`) at the same prices.
+        With learned prices also `cost/at_bound`, the number of the four prices that are at their
+        lower bound; with reports `cost/missing`, the rollouts without one; with a budget what
+        `CostBudget.described` returns."""
         if self.price is None:
             return {}
         once_R, each_R = self.expected(batch.ids_R, batch.belief_R)
@@ -246,14 +286,19 @@ class Costs:
         """Everything learned, to be saved with the policy's state."""
         if self.price is None:
             return {}
-        parts = (self.price if isinstance(self.price, Seconds) else None, self.reported, self.budget)
+        parts = (
+            self.price if isinstance(self.price, Seconds) else None,
+            self.reported,
+            self.budget,
+        )
         state = self.lengths.state_dict()
         for part in parts:
             state |= {} if part is None else part.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what was learned, if the state has it in the same unit; raises `StateError` if it is damaged."""
+        """Restores what was learned, if the state has it in the same unit; raises `StateError` if
+        it is damaged."""
         if self.price is None or "lengths" not in state:
             return
         saved = state.get("costs/reported")
@@ -270,4 +315,8 @@ class Costs:
 
 def _prompts(batch: Rollouts) -> IntArray:
     """The tokens of each rollout's prompt; 0 if the loop did not say."""
-    return np.zeros(len(batch), dtype=np.int64) if batch.prompt_lengths_R is None else batch.prompt_lengths_R
+    return (
+        np.zeros(len(batch), dtype=np.int64)
+        if batch.prompt_lengths_R is None
+        else batch.prompt_lengths_R
+    )

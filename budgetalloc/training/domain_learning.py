@@ -1,4 +1,5 @@
-"""Domains in a training: quotas by prompt, and what a finished step has shown to a mixture that learns the shares."""
+"""Domains in a training: quotas by prompt, and what a finished step has shown to a mixture that
+learns the shares."""
 
 import logging
 from collections.abc import Hashable, Mapping
@@ -21,11 +22,15 @@ __all__ = ["learn_mixture", "quotas_of_prompts"]
 logger = logging.getLogger(__name__)
 
 
-def quotas_of_prompts(domain: Mapping[Id, Hashable] | None, quotas: Any, mixture: Any) -> Quotas | None:
-    """The quotas and the mixture of a loop that passes the domain of each prompt; None without domains.
+def quotas_of_prompts(
+    domain: Mapping[Id, Hashable] | None, quotas: Any, mixture: Any
+) -> Quotas | None:
+    """The quotas and the mixture of a loop that passes the domain of each prompt; None without
+    domains.
 
     Raises:
-        InputError: a mixture or quotas without domains, domains without either, or a value out of range.
+        InputError: a mixture or quotas without domains, domains without either, or a value out of
+            range.
 
     >>> quotas_of_prompts({"a": "math", "b": "code"}, None, "learn").limits
     {'math': (0.5, 0.5), 'code': (0.5, 0.5)}
@@ -35,24 +40,30 @@ def quotas_of_prompts(domain: Mapping[Id, Hashable] | None, quotas: Any, mixture
         for name, value in (("quotas", quotas), ("mixture", mixture)):
             if value is not None:
                 raise InputError(
-                    f"{name}={shown(value)} without domain=: give the domain of each prompt, such as "
+                    f"{name}={shown(value)} without domain=: give the domain of each prompt, such "
+                    "as "
                     "domain={'q1': 'math', 'q2': 'code'}."
                 )
         return None
     if not isinstance(domain, Mapping) or not domain:
-        raise InputError(f"domain={shown(domain)}: give the domain of each prompt, such as {{'q1': 'math'}}.")
+        raise InputError(
+            f"domain={shown(domain)}: give the domain of each prompt, such as {{'q1': 'math'}}."
+        )
     if quotas is None and checked is None:
-        raise InputError("domain= without quotas= or mixture=: pass one of the two, such as mixture='learn'.")
+        raise InputError(
+            "domain= without quotas= or mixture=: pass one of the two, such as mixture='learn'."
+        )
     return Quotas.mixed({} if quotas is None else check_shares(quotas), domain, checked)
 
 
 def learn_mixture(
     quotas: Quotas | None, options: Options, batch: Rollouts, step: Step, quiet: bool
 ) -> dict[str, float]:
-    """Lets the mixture of the quotas learn from a step that has ended; returns its metrics, none without a mixture.
+    """Lets the mixture of the quotas learn from a step that has ended; returns its metrics, none
+    without a mixture.
 
-    Rollouts with a hint and rollouts that were not scored are left out. Rollouts of domains that the mixture does not
-    know are left out and counted, and logged once.
+    Rollouts with a hint and rollouts that were not scored are left out. Rollouts of domains that
+    the mixture does not know are left out and counted, and logged once.
 
     Args:
         quotas: The quotas of the run, or None.
@@ -70,8 +81,10 @@ def learn_mixture(
         mixture.warned = True
         name = batch.ids_R[int(np.argmax(place_R == domains))]
         logger.warning(
-            "mixture=%r: step %d has %d rollouts of prompts whose domain is not among %s, such as %r. They get their "
-            "share of the candidates, nothing is learned from them, and budgetalloc/mixture/unknown counts them.",
+            "mixture=%r: step %d has %d rollouts of prompts whose domain is not among %s, such as "
+            "%r. They get their "
+            "share of the candidates, nothing is learned from them, and "
+            "budgetalloc/mixture/unknown counts them.",
             *(mixture.mixture.rule, batch.step, unknown, mixture.domains, name),
         )
     rows = np.flatnonzero((place_R < domains) & ~np.isnan(batch.learned_R))

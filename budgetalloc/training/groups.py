@@ -11,10 +11,12 @@ __all__ = ["Groups"]
 
 
 class Groups:
-    """The groups of a session's step: rollouts of a prompt that are generated together, each with a key of the trainer.
+    """The groups of a session's step: rollouts of a prompt that are generated together, each with a
+    key of the trainer.
 
-    While groups are generated, the session decides about those that have ended. Afterwards `in_whole_rounds` tells it
-    everything again, round by round. Records and beliefs then do not depend on which groups ended first.
+    While groups are generated, the session decides about those that have ended. Afterwards
+    `in_whole_rounds` tells it everything again, round by round. Records and beliefs then do not
+    depend on which groups ended first.
 
     Args:
         session: Its step has begun, and was asked for its first request.
@@ -45,7 +47,8 @@ class Groups:
 
     @property
     def early(self) -> bool:
-        """Whether `request` may be called as soon as any group has ended; otherwise, when all have."""
+        """Whether `request` may be called as soon as any group has ended; otherwise, when all
+        have."""
         return self.session.policy.needs.by_group and self.session.scoring.settled
 
     def add(self, prompts: Mapping[str, Id], sizes: Collection[int]) -> None:
@@ -63,13 +66,15 @@ class Groups:
         return {name: len(keys) for name, keys in self._of.items()}
 
     def request(self, ended: Collection[str]) -> list[Id]:
-        """The prompts of the rollouts to generate next, after the rollouts of these groups have been observed."""
+        """The prompts of the rollouts to generate next, after the rollouts of these groups have
+        been observed."""
         for key in ended:
             del self.running[key]
         return self.session.request(set(self.running.values()))
 
     def in_whole_rounds(self) -> Iterator[list[str]]:
-        """Starts the session's step again, and for each of its rounds yields the groups whose rollouts to observe.
+        """Starts the session's step again, and for each of its rounds yields the groups whose
+        rollouts to observe.
 
         Raises:
             UnsupportedError: the policy's decision depends on which groups ended first.
@@ -82,8 +87,10 @@ class Groups:
                 own = next(left.get(name, iter(())), [])
                 if sum(self._sizes[key] for key in own) != count:
                     raise UnsupportedError(
-                        f"{self.session.policy} has needs.by_group=True, and decided otherwise about {name!r} when "
-                        "all groups had ended: its counts must not depend on which groups end first. Build it with "
+                        f"{self.session.policy} has needs.by_group=True, and decided otherwise "
+                        f"about {name!r} when "
+                        "all groups had ended: its counts must not depend on which groups end "
+                        "first. Build it with "
                         "by_group=False, or mend its rule."
                     )
                 keys += own

@@ -1,4 +1,5 @@
-"""The parts of a session that learn: what they show of a step, what they learn from it, and their state."""
+"""The parts of a session that learn: what they show of a step, what they learn from it, and their
+state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,17 +38,31 @@ class Learned:
         return [part for part in (self.policy, self.costs, mixture) if part is not None]
 
     def metrics(
-        self, batch: Rollouts, measure: Measure, advantages_R: FloatArray, options: Options, pool_size: int
+        self,
+        batch: Rollouts,
+        measure: Measure,
+        advantages_R: FloatArray,
+        options: Options,
+        pool_size: int,
     ) -> dict[str, float]:
-        """Metrics of a step before it is learned from; `pool_size` is 0 if the pool is not known."""
+        """Metrics of a step before it is learned from; `pool_size` is 0 if the pool is not
+        known."""
         met = min(1.0, len(self.policy.estimator) / pool_size) if pool_size else None
-        metrics = describe(batch, measure, hints=options.hint is not None, pool_met=met, quotas=self.quotas)
-        return metrics | of_advantages(advantages_R) | self.scoring.look(batch) | self.costs.described(batch)
+        metrics = describe(
+            batch, measure, hints=options.hint is not None, pool_met=met, quotas=self.quotas
+        )
+        return (
+            metrics
+            | of_advantages(advantages_R)
+            | self.scoring.look(batch)
+            | self.costs.described(batch)
+        )
 
     def learn(
         self, batch: Rollouts | None, measure: Measure, step: Step, options: Options, quiet: bool
     ) -> dict[str, float]:
-        """Ends the policy's step and learns from its record, None if every rollout failed; returns metrics of it."""
+        """Ends the policy's step and learns from its record, None if every rollout failed; returns
+        metrics of it."""
         missing = step.counted.missing()
         lost_R = step.belief_of(missing)
         lost = self.costs.lost(missing, lost_R)
@@ -55,8 +70,12 @@ class Learned:
         metrics: dict[str, float] = {}
         if batch is not None:
             self.costs.learn(batch, lost)
-            metrics = of_lost(lost_R, batch.belief_R) | learn_mixture(self.quotas, options, batch, step, quiet)
-            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, sums_of(batch), self.policy)
+            metrics = of_lost(lost_R, batch.belief_R) | learn_mixture(
+                self.quotas, options, batch, step, quiet
+            )
+            self.scoring.learn(
+                measure, batch.rewards_R, batch.scores_RF, sums_of(batch), self.policy
+            )
         return metrics if self.shadow is None else metrics | self.shadow.watch(batch, options)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -66,7 +85,8 @@ class Learned:
         return (state, about) if self.shadow is None else self.shadow.added_to(state, about)
 
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
-        """Restores `state()`. If it raises `StateError`, because it does not fit, nothing has changed."""
+        """Restores `state()`. If it raises `StateError`, because it does not fit, nothing has
+        changed."""
         with unchanged_on_error(*self._parts):
             for part in self._parts:
                 part.load_state_dict(state)

@@ -1,4 +1,5 @@
-"""Writes a run's ledger, and next to it the texts of its prompts, its seconds and its evaluations."""
+"""Writes a run's ledger, and next to it the texts of its prompts, its seconds and its
+evaluations."""
 
 import logging
 import os
@@ -32,7 +33,8 @@ class LogWriter:
 
     Args:
         path: The ledger.
-        first_step: The trainer's next step. Lines of this and of later steps in the file become void.
+        first_step: The trainer's next step. Lines of this and of later steps in the file become
+            void.
         texts_of: Returns the known texts of prompts by id; each text is written once.
     """
 
@@ -43,11 +45,17 @@ class LogWriter:
         texts_of: Callable[[Sequence[Id]], Mapping[Id, str]],
     ) -> None:
         self.ledger, self.texts, self.texts_of = LedgerWriter(path), TextsWriter(path), texts_of
-        steps = [record["step"] for record in first(self.ledger.path) if isinstance(record.get("step"), int)]
+        steps = [
+            record["step"]
+            for record in first(self.ledger.path)
+            if isinstance(record.get("step"), int)
+        ]
         if steps and steps[0] >= first_step:
             logger.warning(
-                "The ledger %s holds an earlier run. This run begins anew in the same file, so reports of it show this "
-                "run only; the older rows stay in the file. Give each run its own path to report both.",
+                "The ledger %s holds an earlier run. This run begins anew in the same file, so "
+                "reports of it show this "
+                "run only; the older rows stay in the file. Give each run its own path to report "
+                "both.",
                 path,
             )
         self.ledger.resume(first_step)
@@ -60,10 +68,13 @@ class LogWriter:
 
 
 def append(ledger: LedgerWriter, batch: Rollouts) -> None:
-    """Appends a step to the ledger, one line per rollout. Rollouts with a hint have the id "ID (hinted)" and no
-    prediction."""
+    """Appends a step to the ledger, one line per rollout. Rollouts with a hint have the id "ID
+    (hinted)" and no prediction."""
     hinted = batch.hinted_R.tolist()
-    names_R = [f"{name} (hinted)" if with_hint else name for name, with_hint in zip(batch.ids_R, hinted, strict=True)]
+    names_R = [
+        f"{name} (hinted)" if with_hint else name
+        for name, with_hint in zip(batch.ids_R, hinted, strict=True)
+    ]
     predicted_R = np.where(batch.hinted_R, np.nan, batch.belief_R.mean)
     ledger.append(
         batch.step,

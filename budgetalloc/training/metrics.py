@@ -1,6 +1,7 @@
 """The metrics of a step: statistics of its groups, and the accuracy of the beliefs' predictions.
 
-A metric that is undefined in a step (such as the share of mixed groups if every group is one rollout) is omitted.
+A metric that is undefined in a step (such as the share of mixed groups if every group is one
+rollout) is omitted.
 """
 
 import numpy as np
@@ -14,7 +15,15 @@ from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.success_measure import Measure
 from budgetalloc.values import mixed_group
 
-__all__ = ["by_kind", "describe", "explained", "lean", "of_advantages", "of_lost", "share_without_spread"]
+__all__ = [
+    "by_kind",
+    "describe",
+    "explained",
+    "lean",
+    "of_advantages",
+    "of_lost",
+    "share_without_spread",
+]
 
 
 def describe(
@@ -25,7 +34,8 @@ def describe(
     pool_met: float | None = None,
     quotas: Quotas | None = None,
 ) -> dict[str, float]:
-    """The metrics of a step. Rollouts with a hint are left out, because beliefs predict success without hints.
+    """The metrics of a step. Rollouts with a hint are left out, because beliefs predict success
+    without hints.
 
     Args:
         batch: The step.
@@ -56,13 +66,19 @@ def describe(
 
 
 def _of_groups(batch: Rollouts) -> dict[str, float]:
-    """Shares of the rollouts by the kind of their group, and group sizes if any group has two rollouts or more."""
+    """Shares of the rollouts by the kind of their group, and group sizes if any group has two
+    rollouts or more."""
     unhinted = ~batch.hinted_R
     group_R = batch.group_R[unhinted]
     n_G = np.bincount(group_R, minlength=len(batch.first_G))
-    kind_G, scored_G = group_kinds(batch.rewards_R[unhinted], batch.success_R[unhinted], group_R, len(n_G))
+    kind_G, scored_G = group_kinds(
+        batch.rewards_R[unhinted], batch.success_R[unhinted], group_R, len(n_G)
+    )
     scored = max(int(scored_G.sum()), 1)
-    metrics = {f"frac_{kind}": float(scored_G[kind_G == at].sum() / scored) for at, kind in enumerate(KINDS)}
+    metrics = {
+        f"frac_{kind}": float(scored_G[kind_G == at].sum() / scored)
+        for at, kind in enumerate(KINDS)
+    }
     counts_N = np.flatnonzero(np.bincount(scored_G))
     chance_GN = mixed_group(batch.belief_R.take(batch.first_G), counts_N)
     chance_G = chance_GN[np.arange(len(scored_G)), np.searchsorted(counts_N, scored_G)]
@@ -82,11 +98,14 @@ def explained(rewards_R: FloatArray, predicted_R: FloatArray) -> dict[str, float
     """
     if not unequal(rewards_R.min(keepdims=True), rewards_R.max(keepdims=True))[0]:
         return {}
-    return {"explained": 1.0 - float(np.mean((rewards_R - predicted_R) ** 2)) / float(np.var(rewards_R))}
+    return {
+        "explained": 1.0 - float(np.mean((rewards_R - predicted_R) ** 2)) / float(np.var(rewards_R))
+    }
 
 
 def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, float]:
-    """Mean success of prompts that were never, sometimes and always solved before; new prompts are left out.
+    """Mean success of prompts that were never, sometimes and always solved before; new prompts are
+    left out.
 
     Args:
         success_R: In [0, 1], shape (R,).
@@ -97,13 +116,21 @@ def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, flo
     {'success/never': 0.5, 'success/always': 1.0}
     """
     solved_R, failed_R = belief_R.alpha_P > prior.alpha_P, belief_R.beta_P > prior.beta_P
-    kinds = {"never": failed_R & ~solved_R, "sometimes": failed_R & solved_R, "always": solved_R & ~failed_R}
-    return {f"success/{kind}": float(np.mean(success_R[of_R])) for kind, of_R in kinds.items() if of_R.any()}
+    kinds = {
+        "never": failed_R & ~solved_R,
+        "sometimes": failed_R & solved_R,
+        "always": solved_R & ~failed_R,
+    }
+    return {
+        f"success/{kind}": float(np.mean(success_R[of_R]))
+        for kind, of_R in kinds.items()
+        if of_R.any()
+    }
 
 
 def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
-    """Share of advantages that are not 0, their mean absolute value, root mean square and mean relative to it, and the
-    negative share of their absolute sum.
+    """Share of advantages that are not 0, their mean absolute value, root mean square and mean
+    relative to it, and the negative share of their absolute sum.
 
     >>> of_advantages(np.array([1.5, -0.5, 0.0, 0.0]))  # doctest: +ELLIPSIS
     {'advantage/frac_nonzero': 0.5, 'advantage/mean_abs': 0.5, 'advantage/rms': 0.790..., 'advantage/lean': 0.316...,
@@ -117,12 +144,17 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
         "advantage/lean": lean(advantages_R),
     }
     mass = float(size_R.sum())
-    return metrics | ({"advantage/share_negative": float(size_R[advantages_R < 0].sum()) / mass} if mass > 0 else {})
+    return metrics | (
+        {"advantage/share_negative": float(size_R[advantages_R < 0].sum()) / mass}
+        if mass > 0
+        else {}
+    )
 
 
 def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
-    """The number of rollouts that were requested and never came, and by how much the step became easier: the expected
-    success of what came minus that of all that was requested. It is positive if hard prompts were lost.
+    """The number of rollouts that were requested and never came, and by how much the step became
+    easier: the expected success of what came minus that of all that was requested. It is positive
+    if hard prompts were lost.
 
     Args:
         lost_R, came_R: The belief about the prompt of each rollout before the step.
@@ -131,12 +163,17 @@ def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
     {'lost': 1.0, 'lost/easier': 0.075}
     """
     lost, came = lost_R.mean, came_R.mean
-    easier = {"lost/easier": round(float(came.mean() - np.append(came, lost).mean()), 9)} if lost.size else {}
+    easier = (
+        {"lost/easier": round(float(came.mean() - np.append(came, lost).mean()), 9)}
+        if lost.size
+        else {}
+    )
     return {"lost": float(lost.size)} | easier
 
 
 def share_without_spread(batch: Rollouts) -> float:
-    """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std`, by real groups."""
+    """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std`,
+    by real groups."""
     by_kind = rollouts_by_kind(batch.rewards_R, batch.success_R, batch.group_R, len(batch.counts_G))
     return sum(by_kind[kind] for kind in WITHOUT_GRADIENT) / max(sum(by_kind.values()), 1)
 

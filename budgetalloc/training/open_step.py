@@ -21,7 +21,8 @@ __all__ = ["OpenStep", "Round", "check_rows", "record"]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Rollouts of all processes that were observed together, all of the round `number`. Fields are as in `Rollouts`."""
+    """Rollouts of all processes that were observed together, all of the round `number`. Fields are
+    as in `Rollouts`."""
 
     ids_R: list[Id]
     rewards_R: FloatArray
@@ -34,7 +35,9 @@ class Round:
     reported: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
-def record(rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums, trainer_step: int) -> Rollouts:
+def record(
+    rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums, trainer_step: int
+) -> Rollouts:
     """The rounds of an unfinished step, at least one, as its record.
 
     Args:
@@ -77,7 +80,10 @@ def record(rounds: Sequence[Round], step: Step, measure: Measure, earlier: Sums,
         policy_step=step.policy.estimator.step,
         uniform=step.replaced,
         prompt_lengths_R=np.concatenate(prompts) if prompts else None,
-        reported={name: np.concatenate([each.reported[name] for each in rounds]) for name in rounds[0].reported},
+        reported={
+            name: np.concatenate([each.reported[name] for each in rounds])
+            for name in rounds[0].reported
+        },
     )
 
 
@@ -116,14 +122,18 @@ class OpenStep:
     def used_measure(self) -> Measure:
         """What mapped the rewards to success; raises `InputError` before the first rollouts."""
         if self.measure is None:
-            raise InputError("end() before observe(): the step has no rollouts. Observe some, or begin another step.")
+            raise InputError(
+                "end() before observe(): the step has no rollouts. Observe some, or begin another "
+                "step."
+            )
         return self.measure
 
     def check_observed(self) -> None:
         """Raises `InputError` before a request if no rollout of the last one was observed."""
         if self.wanted:
             raise InputError(
-                f"request() before observe(): first observe the {self.wanted} rollouts of the last request; if all "
+                f"request() before observe(): first observe the {self.wanted} rollouts of the last "
+                "request; if all "
                 "failed, observe([], [], [])."
             )
 
@@ -131,7 +141,8 @@ class OpenStep:
         """Raises `InputError` at the end if the policy wants more rollouts."""
         if self.step.unfinished or self.wanted:
             raise InputError(
-                f"end(): {self.step.policy} wants more rollouts. Generate and observe what request() returns, until it "
+                f"end(): {self.step.policy} wants more rollouts. Generate and observe what "
+                "request() returns, until it "
                 "returns nothing; or begin another step, which drops this one."
             )
 
@@ -159,11 +170,16 @@ def check_rows(
         InputError: the numbers of rows differ, or a value is not a number.
     """
     rows = len(ids_R)
-    scores = check_array("scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}")
-    lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(np.int64)
+    scores = check_array(
+        "scores_RF", scores_RF, f"a number for each rollout and each of {list(names)}"
+    )
+    lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout").astype(
+        np.int64
+    )
     if scores.size != rows * len(names) or lengths.shape != (rows,):
         raise InputError(
-            f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and the rewards "
+            f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and "
+            "the rewards "
             f"{list(names)}: give a row for each rollout."
         )
     return scores.reshape(rows, len(names)), lengths

@@ -1,4 +1,5 @@
-"""How a policy is attached to a trainer: the user's settings and the policy's needs, resolved and checked."""
+"""How a policy is attached to a trainer: the user's settings and the policy's needs, resolved and
+checked."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,17 @@ __all__ = ["PLAIN", "Options", "check_plain", "other_scale"]
 
 _DEFAULT_SCALE = "group"  # of TRL and verl
 _SIZES = ("candidates", "floor", "cap", "min_group", "quantum")
-PLAIN = (*_SIZES, "baseline", "scale", "weight", "success", "reward_range", "fallback", "cost", "cost_per_step")
+PLAIN = (
+    *_SIZES,
+    "baseline",
+    "scale",
+    "weight",
+    "success",
+    "reward_range",
+    "fallback",
+    "cost",
+    "cost_per_step",
+)
 """The arguments that every training loop can serve, except `cost="seconds"`."""
 
 
@@ -38,11 +49,14 @@ def check_plain(given: Mapping[str, Any]) -> None:
     """
     for name in given:
         if name not in PLAIN:
-            use = "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
+            use = (
+                "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
+            )
             raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
     if isinstance(given.get("cost"), str) and given["cost"] == "seconds":
         raise InputError(
-            "Session(cost='seconds'): only the adapters for TRL measure the seconds of a step. Report the seconds of "
+            "Session(cost='seconds'): only the adapters for TRL measure the seconds of a step. "
+            "Report the seconds of "
             'each rollout: cost={"seconds": 1} and observe(..., costs_R={"seconds": ...}).'
         )
 
@@ -60,13 +74,15 @@ class Options:
         keep_batch: Whether the rows of the trainer's batch stay as they are.
         generate: Rollouts that a step may generate per rollout that it trains on.
         hint: From a dataset row to the row with a hint, or None.
-        buffer: Stored responses of earlier steps, of a type that the trainer's adapter supports, or None.
+        buffer: Stored responses of earlier steps, of a type that the trainer's adapter supports, or
+            None.
         domain: The dataset column of the domains, or None.
         quotas: The lowest and highest share of the rollouts of each domain, or None.
         mixture: How shares are learned within the quotas, or None.
         cost: What rollouts cost, or None if all cost the same.
         cost_per_step: What a step may cost on average, or None.
-        fallback: Whether groups are uniform while beliefs or advantages are out of bounds (`rails`).
+        fallback: Whether groups are uniform while beliefs or advantages are out of bounds
+            (`rails`).
     """
 
     bounds: Bounds
@@ -92,8 +108,9 @@ class Options:
 
         Args:
             needs: Needs of the policy.
-            trainer_scale: The trainer's own scale of advantages. "group" is the default of trainers, so the policy's
-                scale replaces it. Any other scale was chosen by the user and holds, unless `given` has one.
+            trainer_scale: The trainer's own scale of advantages. "group" is the default of
+                trainers, so the policy's scale replaces it. Any other scale was chosen by the user
+                and holds, unless `given` has one.
             given: Arguments of `AdaptiveGRPOCallback` by name; None counts as left out.
 
         Raises:
@@ -107,12 +124,17 @@ class Options:
                 check_choice(name, given[name], get_args(allowed))
         chosen = trainer_scale if trainer_scale != _DEFAULT_SCALE else needs.scale or trainer_scale
         scale, weight = given.get("scale", chosen), given.get("weight", needs.weight)
-        # A buffer selects rows without signal, for which TRL's float32 advantages may not be exactly 0.
-        keep_advantages = keep_batch and "buffer" not in given and (scale, weight) == (trainer_scale, "rollout")
+        # A buffer selects rows without signal, for which TRL's float32 advantages may not be
+        # exactly 0.
+        keep_advantages = (
+            keep_batch and "buffer" not in given and (scale, weight) == (trainer_scale, "rollout")
+        )
         mixture = check_mixture(given.get("mixture"))
         options = cls(
             bounds=bounds,
-            baseline=given.get("baseline", needs.baseline or (None if keep_advantages else "group")),
+            baseline=given.get(
+                "baseline", needs.baseline or (None if keep_advantages else "group")
+            ),
             scale=scale,
             weight=weight,
             success=given.get("success"),
@@ -133,39 +155,58 @@ class Options:
         check_cost(options.cost)
         if options.buffer is not None and options.scale == "whiten_tokens":
             raise InputError(
-                "buffer= with scale='whiten_tokens': the tokens of stored responses are not counted. Use 'whiten'."
+                "buffer= with scale='whiten_tokens': the tokens of stored responses are not "
+                "counted. Use 'whiten'."
             )
         if options.baseline == "policy" and needs.baseline != "policy":
-            raise InputError("baseline='policy': this policy has no rule of its own. Use 'posterior', or 'group'.")
+            raise InputError(
+                "baseline='policy': this policy has no rule of its own. Use 'posterior', or "
+                "'group'."
+            )
         if options.hint is not None and options.baseline in ("posterior", "policy"):
             raise InputError(
-                f"hint= with baseline={options.baseline!r}: a belief is about the prompt without a hint. Use "
+                f"hint= with baseline={options.baseline!r}: a belief is about the prompt without a "
+                "hint. Use "
                 "baseline='loo'."
             )
         return options
 
     @classmethod
     def of_loop(cls, needs: Needs, trainer_scale: str, given: Mapping[str, Any]) -> "Options":
-        """The options of a training loop without an adapter, with the policy's own scale; raises as `check_plain`."""
+        """The options of a training loop without an adapter, with the policy's own scale; raises as
+        `check_plain`."""
         check_plain(given)
         return cls.resolve(needs, trainer_scale, {"scale": needs.scale, **given})
 
     @property
     def of_groups(self) -> bool:
-        """Whether advantages compare within groups. A trainer with GRPO's advantages can then keep its own."""
+        """Whether advantages compare within groups. A trainer with GRPO's advantages can then keep
+        its own."""
         return self.baseline in (None, "group")
 
     def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
-        """The scoring of these reward functions. It has rails only if advantages follow from beliefs."""
+        """The scoring of these reward functions. It has rails only if advantages follow from
+        beliefs."""
         rails = Rails(self.fallback, quiet) if self.baseline == "posterior" else None
-        return Scoring(names, weights, self.success, None if self.keep_batch else self.reward_range, quiet, rails)
+        return Scoring(
+            names,
+            weights,
+            self.success,
+            None if self.keep_batch else self.reward_range,
+            quiet,
+            rails,
+        )
 
     def costs(self, policy: Policy, quiet: bool) -> Costs:
-        """The costs, before anything is learned; raises `UnsupportedError` if the policy ignores costs."""
+        """The costs, before anything is learned; raises `UnsupportedError` if the policy ignores
+        costs."""
         return Costs.of(self.cost, policy, quiet, self.cost_per_step)
 
-    def quotas_of(self, prompts: Prompts, policy: Policy, rollouts: int, group: int) -> Quotas | None:
-        """The quotas of these prompts, or None; raises `BudgetError` or `UnsupportedError` if they cannot be kept."""
+    def quotas_of(
+        self, prompts: Prompts, policy: Policy, rollouts: int, group: int
+    ) -> Quotas | None:
+        """The quotas of these prompts, or None; raises `BudgetError` or `UnsupportedError` if they
+        cannot be kept."""
         if self.quotas is None or self.domain is None:
             return None
         quotas = Quotas.mixed(self.quotas, prompts.domains(self.domain), self.mixture)
@@ -176,19 +217,21 @@ class Options:
         """Raises `UnsupportedError` unless rollouts can get the hint that this policy asks for."""
         if self.hint is None:
             raise UnsupportedError(
-                f"{policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a function from a "
+                f"{policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a "
+                "function from a "
                 "dataset row to the row with the hint in its prompt. Other loops cannot add hints."
             )
 
     def advantages(self, batch: Rollouts, rewards_R: FloatArray | None = None) -> Advantages:
-        """The advantages of a batch. `rewards_R` are total rewards that replace the batch's own, if stored correct
-        responses were substituted."""
+        """The advantages of a batch. `rewards_R` are total rewards that replace the batch's own, if
+        stored correct responses were substituted."""
         baseline = "group" if batch.uniform else self.baseline or "group"
         return batch_advantages(batch.with_rewards(rewards_R), baseline, self.scale, self.weight)
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:
-    """A warning if the scale of advantages is not the scale that the policy was measured with; else None.
+    """A warning if the scale of advantages is not the scale that the policy was measured with; else
+    None.
 
     >>> import budgetalloc as ba
     >>> policy = ba.adaptive()
@@ -202,6 +245,7 @@ def other_scale(policy: Policy, options: Options) -> str | None:
     if wanted in (None, options.scale):
         return None
     return (
-        f"Advantages have scale={options.scale!r}, as the trainer is set, and {policy} was measured with {wanted!r}. "
+        f"Advantages have scale={options.scale!r}, as the trainer is set, and {policy} was "
+        f"measured with {wanted!r}. "
         f"Pass scale={wanted!r} for that."
     )

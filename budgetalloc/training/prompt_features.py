@@ -17,7 +17,16 @@ from budgetalloc.policies import Policy
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
 from budgetalloc.training.warm_start import read_counts
 
-__all__ = ["MODEL", "RUN", "TEXT", "FeatureNames", "States", "check_features", "features_of", "policy_with_features"]
+__all__ = [
+    "MODEL",
+    "RUN",
+    "TEXT",
+    "FeatureNames",
+    "States",
+    "check_features",
+    "features_of",
+    "policy_with_features",
+]
 
 logger = logging.getLogger(__name__)
 FeatureNames = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Features | None
@@ -34,10 +43,12 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
 
     Args:
         wanted: As `FeatureNames`, but not features.
-        columns: The columns of the dataset; None if it is not known, and then no file is looked for either.
+        columns: The columns of the dataset; None if it is not known, and then no file is looked for
+            either.
 
     Raises:
-        InputError: nothing is named, something of another type is, or there is no such column or file.
+        InputError: nothing is named, something of another type is, or there is no such column or
+            file.
 
     >>> check_features(["text", "run:old.jsonl"], None)
     (['text'], [PosixPath('old.jsonl')])
@@ -45,7 +56,8 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
     listed = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
     if not listed or not all(isinstance(each, (str, os.PathLike)) for each in listed):
         raise InputError(
-            f"features={shown(wanted)}: name at least one column of the dataset, {TEXT!r} for the prompts' texts, or "
+            f"features={shown(wanted)}: name at least one column of the dataset, {TEXT!r} for the "
+            "prompts' texts, or "
             "the path of an earlier run's ledger."
         )
     names, paths = list[str](), list[Path]()
@@ -57,19 +69,23 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
     for name in names:
         if columns is not None and name not in (TEXT, MODEL, *columns):
             raise InputError(
-                f"features={shown(wanted)}: the train dataset has no column {name!r}{nearest(name, columns)} Use "
-                f"{TEXT!r} for the prompts' texts, {MODEL!r} for the model's hidden states, {RUN + 'PATH'!r} for an "
+                f"features={shown(wanted)}: the train dataset has no column "
+                f"{name!r}{nearest(name, columns)} Use "
+                f"{TEXT!r} for the prompts' texts, {MODEL!r} for the model's hidden states, "
+                f"{RUN + 'PATH'!r} for an "
                 f"earlier run, or some of {list(columns)}."
             )
         if name == MODEL and name in (columns or ()):
             raise InputError(
-                f"features={shown(wanted)}: {MODEL!r} is the policy model's hidden states, and the train dataset has a "
+                f"features={shown(wanted)}: {MODEL!r} is the policy model's hidden states, and the "
+                "train dataset has a "
                 f"column of this name. Rename it: dataset.rename_column({MODEL!r}, 'model_name')."
             )
     for path in paths:
         if columns is not None and not os.path.exists(path):
             raise InputError(
-                f"features={shown(wanted)}: there is no file or folder {str(path)!r}. Give an earlier run's ledger."
+                f"features={shown(wanted)}: there is no file or folder {str(path)!r}. Give an "
+                "earlier run's ledger."
             )
     return names, paths
 
@@ -98,12 +114,15 @@ def policy_with_features(
     paths = [] if isinstance(wanted, Features) else check_features(wanted, None)[1]
     if ledger is not None and Path(ledger).resolve() in [path.resolve() for path in paths]:
         raise InputError(
-            f"features={shown(wanted)}: ledger= is the same file, which changes during the run. Give another ledger=."
+            f"features={shown(wanted)}: ledger= is the same file, which changes during the run. "
+            "Give another ledger=."
         )
     return policy.with_features(features_of(prompts, wanted, quiet, states))
 
 
-def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False, states: States | None = None) -> Features:
+def features_of(
+    prompts: Prompts, wanted: FeatureNames, quiet: bool = False, states: States | None = None
+) -> Features:
     """The features of all prompts of a dataset.
 
     Args:
@@ -113,15 +132,16 @@ def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False, sta
         states: For "model"; None where the policy model cannot be called.
 
     Raises:
-        InputError: no such column or file, values that are neither numbers, texts nor flags, or an earlier run with
-            none of the prompts.
+        InputError: no such column or file, values that are neither numbers, texts nor flags, or an
+            earlier run with none of the prompts.
         UnsupportedError: the dataset does not list its rows, or there are no states.
     """
     if isinstance(wanted, Features):
         return wanted
     if not prompts.indexable:
         raise UnsupportedError(
-            f"features= need every prompt, and a {type(prompts.dataset).__name__} does not list its rows. Pass a "
+            f"features= need every prompt, and a {type(prompts.dataset).__name__} does not list "
+            "its rows. Pass a "
             "datasets.Dataset."
         )
     names, paths = check_features(wanted, list(prompts.dataset.column_names))
@@ -132,11 +152,14 @@ def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False, sta
 
     parts = []
     if TEXT in names:
-        parts.append(Features.of_texts(prompts.pool, [prompt_text(prompt) for prompt in first(prompts.text)]))
+        parts.append(
+            Features.of_texts(prompts.pool, [prompt_text(prompt) for prompt in first(prompts.text)])
+        )
     if MODEL in names:
         if states is None:
             raise UnsupportedError(
-                f"features={shown(wanted)}: hidden states of the policy model are computed for TRL's GRPOTrainer only. "
+                f"features={shown(wanted)}: hidden states of the policy model are computed for "
+                "TRL's GRPOTrainer only. "
                 f"Use {TEXT!r}."
             )
         vectors = states([prompt_text(prompt) for prompt in first(prompts.text)])
@@ -148,9 +171,12 @@ def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False, sta
 
 
 def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
-    """The success rates of the prompts in an earlier run, as features; prompts of other datasets are left out."""
+    """The success rates of the prompts in an earlier run, as features; prompts of other datasets
+    are left out."""
     try:
-        ids, successes_P, trials_P = read_counts(path, None if prompts.column == DEFAULT_COLUMN else prompts.column)
+        ids, successes_P, trials_P = read_counts(
+            path, None if prompts.column == DEFAULT_COLUMN else prompts.column
+        )
     except InputError as error:
         raise InputError(f"features={str(path)!r}: {error}") from error
     at_P = Index(ids).find(prompts.pool)
@@ -159,10 +185,13 @@ def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
     matched = f"features={str(path)!r}: it has rollouts of {known:,} of the {total:,} prompts of the train dataset"
     if not known:
         raise InputError(
-            f"{matched} (the first is {prompts.pool[0]!r}), and of {len(ids):,} others ({shown(ids[:1])}). Give the "
+            f"{matched} (the first is {prompts.pool[0]!r}), and of {len(ids):,} others "
+            f"({shown(ids[:1])}). Give the "
             "records of a run on this dataset, in which prompts had the same ids (prompt_id=)."
         )
     if known < total / 2 and not quiet:
-        logger.warning("%s. The others are believed to have its mean success rate at first.", matched)
+        logger.warning(
+            "%s. The others are believed to have its mean success rate at first.", matched
+        )
     rates_P = np.append(successes_P, 0.0)[at_P] / np.where(rollouts_P > 0, rollouts_P, 1.0)
     return Features.of_rates(prompts.pool, rates_P, rollouts_P)

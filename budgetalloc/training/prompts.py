@@ -23,7 +23,8 @@ _CHUNK = 1000  # rows that are read at once
 
 
 def prompt_hash(prompt: Any) -> str:
-    """A stable id of a prompt, plain text or chat messages: equal prompts have equal ids in every process.
+    """A stable id of a prompt, plain text or chat messages: equal prompts have equal ids in every
+    process.
 
     >>> prompt_hash("2 + 2 ="), prompt_hash([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
@@ -32,7 +33,8 @@ def prompt_hash(prompt: Any) -> str:
 
 
 def turns(ids_R: list[Id], seed: list[int]) -> list[int]:
-    """The turn of each rollout among the rows of its prompt: the rows take turns from a random start.
+    """The turn of each rollout among the rows of its prompt: the rows take turns from a random
+    start.
 
     A random start needs no state, and favours no row in the long run.
 
@@ -50,10 +52,13 @@ def turns(ids_R: list[Id], seed: list[int]) -> list[int]:
 
 
 def _nameless(part: object) -> None:
-    """Raises `UnsupportedError`, because the `repr` of an object may hold a memory address or omit content."""
+    """Raises `UnsupportedError`, because the `repr` of an object may hold a memory address or omit
+    content."""
     raise UnsupportedError(
-        f"A prompt holds a {type(part).__name__}, which has no text from which budgetalloc could make an id. Add a "
-        "column 'prompt_id' of ints or strings to the dataset, or pass prompt_id= with the name of such a column."
+        f"A prompt holds a {type(part).__name__}, which has no text from which budgetalloc could "
+        "make an id. Add a "
+        "column 'prompt_id' of ints or strings to the dataset, or pass prompt_id= with the name of "
+        "such a column."
     )
 
 
@@ -66,7 +71,8 @@ def check_columns(columns: Sequence[str], column: str | None, text: str = "promp
         text: The column that holds the prompt.
 
     Raises:
-        InputError: the dataset has no column of this name. UnsupportedError: no column identifies prompts.
+        InputError: the dataset has no column of this name. UnsupportedError: no column identifies
+            prompts.
 
     >>> check_columns(["prompt", "answer"], None)
     """
@@ -78,12 +84,14 @@ def check_columns(columns: Sequence[str], column: str | None, text: str = "promp
         return
     if text not in columns:
         raise UnsupportedError(
-            f"The train dataset has the columns {list(columns)}, neither {column!r} nor {text!r}: budgetalloc cannot "
+            f"The train dataset has the columns {list(columns)}, neither {column!r} nor {text!r}: "
+            "budgetalloc cannot "
             f"tell the prompts apart. Add a column {column!r} of ints or strings."
         )
     if {"image", "images"} & set(columns):
         raise UnsupportedError(
-            f"The train dataset has images, so the text alone does not identify a prompt. Add a column {column!r} of "
+            "The train dataset has images, so the text alone does not identify a prompt. Add a "
+            f"column {column!r} of "
             "ints or strings, or pass prompt_id= with the name of such a column."
         )
 
@@ -91,7 +99,8 @@ def check_columns(columns: Sequence[str], column: str | None, text: str = "promp
 def _no_column(argument: str, column: str, columns: Sequence[str]) -> InputError:
     """The error about an argument that names a missing column."""
     return InputError(
-        f"{argument}={column!r}: the train dataset has no such column{nearest(column, columns)} It has {list(columns)}."
+        f"{argument}={column!r}: the train dataset has no such column{nearest(column, columns)} It "
+        f"has {list(columns)}."
     )
 
 
@@ -100,16 +109,24 @@ class Prompts:
 
     Args:
         dataset: The trainer's train dataset.
-        column: The column that holds ids. None: "prompt_id" if the dataset has it, else hashes of the prompts.
+        column: The column that holds ids. None: "prompt_id" if the dataset has it, else hashes of
+            the prompts.
         text: The column that holds the prompt, as text or chat messages.
         required: Whether to raise if prompts cannot be identified; otherwise `unnamed` is set.
 
     Raises:
-        InputError: the dataset has no column of this name. UnsupportedError: no column holds ids, and the rows have
-            images or no prompt text to hash.
+        InputError: the dataset has no column of this name. UnsupportedError: no column holds ids,
+            and the rows have images or no prompt text to hash.
     """
 
-    def __init__(self, dataset: Any, column: str | None = None, text: str = "prompt", *, required: bool = True) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        column: str | None = None,
+        text: str = "prompt",
+        *,
+        required: bool = True,
+    ) -> None:
         self.dataset, self.text = dataset, text
         columns = list(getattr(dataset, "column_names", None) or [])
         self.unnamed: UnsupportedError | None = None
@@ -132,11 +149,15 @@ class Prompts:
         if self._given and self.column is None:  # a streamed dataset
             raise _no_column("prompt_id", self.name, list(rows[0]))
         if self.column is not None:
-            raise InputError(f"The batch lost the column {self.column!r}. Set GRPOConfig(remove_unused_columns=False).")
+            raise InputError(
+                f"The batch lost the column {self.column!r}. Set "
+                "GRPOConfig(remove_unused_columns=False)."
+            )
         return [prompt_hash(row[self.text]) for row in rows]
 
     def unnamed_row(self) -> UnsupportedError | None:
-        """The error if the first row's prompt cannot be hashed, for instance because a message has an image."""
+        """The error if the first row's prompt cannot be hashed, for instance because a message has
+        an image."""
         try:
             if self.indexable and len(self.dataset):
                 self.ids(self.rows([0]))
@@ -153,13 +174,14 @@ class Prompts:
         """The domain of each distinct prompt, from this column of the dataset.
 
         Raises:
-            UnsupportedError: the rows cannot be indexed. InputError: there is no such column, a value cannot name a
-                domain, or a prompt has rows in two domains.
+            UnsupportedError: the rows cannot be indexed. InputError: there is no such column, a
+                value cannot name a domain, or a prompt has rows in two domains.
         """
         columns = list(getattr(self.dataset, "column_names", None) or [])
         if not self.indexable:
             raise UnsupportedError(
-                f"quotas need the domain of every prompt, and a {type(self.dataset).__name__} does not list its rows. "
+                f"quotas need the domain of every prompt, and a {type(self.dataset).__name__} does "
+                "not list its rows. "
                 "Pass a datasets.Dataset."
             )
         if column not in columns:
@@ -167,15 +189,22 @@ class Prompts:
         domains = list(self.dataset[column])
         for at, domain in enumerate(domains):
             if not isinstance(domain, (str, int, type(None))):
-                raise InputError(f"{column}={shown(domain)} in row {at} cannot name a domain: use a str or an int.")
+                raise InputError(
+                    f"{column}={shown(domain)} in row {at} cannot name a domain: use a str or an "
+                    "int."
+                )
         for name, rows in self.rows_of_one.items():
             for row in rows:
                 if domains[row] != domains[rows[0]]:
                     raise InputError(
-                        f"The prompt {name!r} has two domains: {column!r} is {domains[rows[0]]!r} in row {rows[0]} and "
+                        f"The prompt {name!r} has two domains: {column!r} is {domains[rows[0]]!r} "
+                        f"in row {rows[0]} and "
                         f"{domains[row]!r} in row {row}. Give all rows of a prompt one domain."
                     )
-        return {name: domains[row] for name, row in zip(self.pool, self.first_rows_P.tolist(), strict=True)}
+        return {
+            name: domains[row]
+            for name, row in zip(self.pool, self.first_rows_P.tolist(), strict=True)
+        }
 
     @property
     def first_rows_P(self) -> IntArray:
@@ -184,14 +213,19 @@ class Prompts:
 
     @property
     def rows_of_one(self) -> dict[Id, list[int]]:
-        """The prompts with several rows, such as one for each accepted answer, and the indices of the rows."""
+        """The prompts with several rows, such as one for each accepted answer, and the indices of
+        the rows."""
         return self._listed[2]
 
     @cached_property
     def _listed(self) -> tuple[Pool, IntArray, dict[Id, list[int]]]:
         column = self.dataset[self.column or self.text]  # read in chunks to bound memory
-        values = (x for start in range(0, len(column), _CHUNK) for x in column[start : start + _CHUNK])
-        ids_P, row_R = factorize(check_ids(values, self.name) if self.column else [prompt_hash(x) for x in values])
+        values = (
+            x for start in range(0, len(column), _CHUNK) for x in column[start : start + _CHUNK]
+        )
+        ids_P, row_R = factorize(
+            check_ids(values, self.name) if self.column else [prompt_hash(x) for x in values]
+        )
         first_P = np.unique(row_R, return_index=True)[1]
         several: dict[Id, list[int]] = {}
         for at in np.flatnonzero(np.bincount(row_R)[row_R] > 1).tolist():
@@ -199,7 +233,8 @@ class Prompts:
         return Pool(ids_P), first_P, several
 
     def check(self) -> None:
-        """Raises `InputError`, which shows both prompts, if rows with the same id have different prompts.
+        """Raises `InputError`, which shows both prompts, if rows with the same id have different
+        prompts.
 
         Datasets whose ids are hashes or whose rows cannot be indexed are not checked.
         """
@@ -207,7 +242,8 @@ class Prompts:
         columns = [name for name in (self.text, *_MORE_COLUMNS) if name in present]
         if self.column is None or not self.indexable or not columns:
             return
-        content = self.dataset.select_columns(columns).with_format("arrow")  # does not decode images
+        # does not decode images
+        content = self.dataset.select_columns(columns).with_format("arrow")
         pairs = [(index, rows[0]) for rows in self.rows_of_one.values() for index in rows[1:]]
         for start in range(0, len(pairs), _CHUNK):
             some = pairs[start : start + _CHUNK]
@@ -215,13 +251,19 @@ class Prompts:
             read = dict(zip(wanted, content.select(wanted)[:].to_pylist(), strict=True))
             for index, first in some:
                 if read[index] != read[first]:
-                    column = next(name for name in columns if read[index][name] != read[first][name])
+                    column = next(
+                        name for name in columns if read[index][name] != read[first][name]
+                    )
                     one, other = read[first][column], read[index][column]
                     raise InputError(
-                        f"{self.column}={self.dataset[first][self.column]!r} names two prompts of the train dataset: "
-                        f"{column!r} is {_shown(one, other)} in row {first} and {_shown(other, one)} in row {index}. "
-                        f"Rows with the same {self.column!r} must have the same prompt. If the column {self.column!r} "
-                        "numbers something else, such as templates, rename it, or pass prompt_id= with a column that "
+                        f"{self.column}={self.dataset[first][self.column]!r} names two prompts of "
+                        "the train dataset: "
+                        f"{column!r} is {_shown(one, other)} in row {first} and "
+                        f"{_shown(other, one)} in row {index}. "
+                        f"Rows with the same {self.column!r} must have the same prompt. If the "
+                        f"column {self.column!r} "
+                        "numbers something else, such as templates, rename it, or pass prompt_id= "
+                        "with a column that "
                         "names prompts: without such a column each prompt is named by its text."
                     )
 
@@ -232,8 +274,10 @@ class Prompts:
             return None
         total, merged = len(self.dataset), sum(map(len, several.values()))
         return (
-            f"{len(several)} prompts of the train dataset have several rows, {merged} of its {total} rows: the rows of "
-            f"a prompt (same {self.column or self.text!r}) share one belief, and its rollouts are generated from them "
+            f"{len(several)} prompts of the train dataset have several rows, {merged} of its "
+            f"{total} rows: the rows of "
+            f"a prompt (same {self.column or self.text!r}) share one belief, and its rollouts are "
+            "generated from them "
             "in turn."
         )
 
@@ -263,22 +307,30 @@ class Prompts:
         ]
 
     def texts(self, ids_P: Sequence[Id]) -> dict[Id, str]:
-        """The text of these prompts by id; empty if `pool` was not read, or the rows have no text."""
-        if "_listed" not in self.__dict__ or self.text not in (getattr(self.dataset, "column_names", None) or []):
+        """The text of these prompts by id; empty if `pool` was not read, or the rows have no
+        text."""
+        if "_listed" not in self.__dict__ or self.text not in (
+            getattr(self.dataset, "column_names", None) or []
+        ):
             return {}
         at_P = self.pool.find(ids_P)
         rows_K = self.first_rows_P[at_P[at_P >= 0]].tolist()
-        values = self.dataset.select_columns([self.text]).select(rows_K)[self.text] if rows_K else []
+        values = (
+            self.dataset.select_columns([self.text]).select(rows_K)[self.text] if rows_K else []
+        )
         known = compress(ids_P, (at_P >= 0).tolist())
         return {name: prompt_text(value) for name, value in zip(known, values, strict=True)}
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """A fingerprint of the dataset, from its number of rows and up to 1,000 ids; None if rows cannot be indexed."""
+        """A fingerprint of the dataset, from its number of rows and up to 1,000 ids; None if rows
+        cannot be indexed."""
         if not self.indexable:
             return None
         total = len(self.dataset)
-        some = np.unique(np.linspace(0, total - 1, min(total, _FINGERPRINT_ROWS)).astype(int)).tolist()
+        some = np.unique(
+            np.linspace(0, total - 1, min(total, _FINGERPRINT_ROWS)).astype(int)
+        ).tolist()
         return f"{total}-{prompt_hash(self.ids(self.rows(some)))}"
 
 

@@ -1,4 +1,5 @@
-"""A check of the beliefs at every step. While they say less than one rate for all prompts would, groups are uniform."""
+"""A check of the beliefs at every step. While they say less than one rate for all prompts would,
+groups are uniform."""
 
 import logging
 from typing import Any
@@ -14,17 +15,22 @@ __all__ = ["CHANGED", "REASON", "Rails"]
 logger = logging.getLogger(__name__)
 _KEPT = 0.9  # share of the sums kept at a step, which average about ten steps
 _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row
-_WORSE, _MATTERS = 1.1, 0.01  # Brier score relative to one rate for all prompts: allowed factor and difference
+# Brier score relative to one rate for all prompts: allowed factor and difference
+_WORSE, _MATTERS = 1.1, 0.01
 _MOVED = 3  # steps in a row
 _SUMS = ("brier", "pool", "rollouts")
 
 REASON = (
-    "The beliefs have predicted success worse than one rate for all prompts. Possible reasons: the reward "
-    "changes with the step, prompts share a name (prompt_id=), or the beliefs of another run were loaded."
+    "The beliefs have predicted success worse than one rate for all prompts. Possible reasons: the "
+    "reward "
+    "changes with the step, prompts share a name (prompt_id=), or the beliefs of another run were "
+    "loaded."
 )
 CHANGED = (
-    "The rewards of all prompts are %s what was believed, three steps in a row. The baseline follows at once, and the "
-    "beliefs within some steps. This is usual in the first steps, and under a schedule of weights, of bonuses or of "
+    "The rewards of all prompts are %s what was believed, three steps in a row. The baseline "
+    "follows at once, and the "
+    "beliefs within some steps. This is usual in the first steps, and under a schedule of weights, "
+    "of bonuses or of "
     "strictness; otherwise look at the rewards."
 )
 
@@ -32,11 +38,13 @@ CHANGED = (
 class Rails:
     """Falls back to uniform groups while the beliefs are worse than one rate for all prompts.
 
-    The Brier score of the posterior baseline, on average over about ten steps, is compared with that of one rate for
-    all prompts. A warning is logged once if it is worse for ten steps in a row. After 30 steps in a row, groups become
-    uniform until it has not been worse for 20 steps. Meanwhile the beliefs go on learning.
+    The Brier score of the posterior baseline, on average over about ten steps, is compared with
+    that of one rate for all prompts. A warning is logged once if it is worse for ten steps in a
+    row. After 30 steps in a row, groups become uniform until it has not been worse for 20 steps.
+    Meanwhile the beliefs go on learning.
 
-    The sign and the size of advantages need no check: `policies.batch_advantages` sets both at every step.
+    The sign and the size of advantages need no check: `policies.batch_advantages` sets both at
+    every step.
 
     Args:
         fallback: Whether to fall back; otherwise there are only metrics and warnings.
@@ -57,9 +65,12 @@ class Rails:
         """Checks a finished step.
 
         Returns:
-            The metrics `baseline/brier` and `baseline/brier_pool_mean`, the Brier scores of the posterior baseline and
-            of one rate for all prompts; `advantage/rms_grpo`, the root mean square that GRPO is expected to have on
-            these prompts in groups of 8; `baseline/recalibrated`, the share of rollouts whose baseline follows a change
+            The metrics `baseline/brier` and `baseline/brier_pool_mean`, the Brier scores of the
+                posterior baseline and
+            of one rate for all prompts; `advantage/rms_grpo`, the root mean square that GRPO is
+                expected to have on
+            these prompts in groups of 8; `baseline/recalibrated`, the share of rollouts whose
+                baseline follows a change
             of all rewards; and `fallback`, 1 if the step had uniform groups.
         """
         metrics = {"fallback": float(self.fallen)}
@@ -76,7 +87,9 @@ class Rails:
         metrics["baseline/recalibrated"] = float(own.calibration.changed_R.mean())
         self._moved = self._moved + 1 if metrics["baseline/recalibrated"] > 0.5 else 0
         if self._moved == _MOVED:
-            self._say(CHANGED, "below" if own.calibration.lean_R.mean() < 0 else "above", once="changed")
+            self._say(
+                CHANGED, "below" if own.calibration.lean_R.mean() < 0 else "above", once="changed"
+            )
         metrics |= {"baseline/brier": brier / count, "baseline/brier_pool_mean": pool / count}
         return metrics | {"advantage/rms_grpo": float(np.sqrt(own.compared.grpo_R[known_R].mean()))}
 
@@ -92,13 +105,17 @@ class Rails:
         if self._worse >= _FALLEN and not self.fallen:
             self.fallen = True
             self._say(
-                "From now on groups are uniform, with the group's mean as baseline. The policy goes on learning, and "
-                "decides again when its beliefs have not been worse for %d steps. fallback=False keeps it deciding.",
+                "From now on groups are uniform, with the group's mean as baseline. The policy "
+                "goes on learning, and "
+                "decides again when its beliefs have not been worse for %d steps. fallback=False "
+                "keeps it deciding.",
                 _HEALED,
             )
         elif self.fallen and self._within >= _HEALED:
             self.fallen = False
-            self._say("The beliefs have not been worse for %d steps: the policy decides again.", _HEALED)
+            self._say(
+                "The beliefs have not been worse for %d steps: the policy decides again.", _HEALED
+            )
 
     def _say(self, text: str, *values: object, once: str = "") -> None:
         if not self.quiet and once not in self._warned:
@@ -108,10 +125,16 @@ class Rails:
 
     def state_dict(self) -> dict[str, Any]:
         """The state in JSON types, for `load_state_dict`."""
-        return {"fallen": self.fallen, "sums": dict(self._sums), "worse": self._worse, "within": self._within}
+        return {
+            "fallen": self.fallen,
+            "sums": dict(self._sums),
+            "worse": self._worse,
+            "within": self._within,
+        }
 
     def load_state_dict(self, state: Any) -> None:
-        """Restores a saved state, that of 0.3 too. Raises `StateError` if it is damaged, and then changes nothing."""
+        """Restores a saved state, that of 0.3 too. Raises `StateError` if it is damaged, and then
+        changes nothing."""
         try:
             sums = {name: float(state["sums"][name]) for name in _SUMS}
             worse = int(state["worse"] if "worse" in state else state["out"]["beliefs"])
@@ -120,4 +143,9 @@ class Rails:
             raise StateError(f"The state of the rails is damaged: {error!r}.") from error
         if not np.isfinite(list(sums.values())).all():
             raise StateError("The state of the rails is not finite: it is damaged.")
-        self._sums, self._worse, self._within, self.fallen = sums, worse, within, fallen and self.fallback
+        self._sums, self._worse, self._within, self.fallen = (
+            sums,
+            worse,
+            within,
+            fallen and self.fallback,
+        )

@@ -13,8 +13,10 @@ __all__ = ["Range", "RewardRange", "change", "clipped"]
 
 logger = logging.getLogger(__name__)
 Range = tuple[float, float]
-_RECENT = 1000  # the range is learned from this many of the latest rewards, and at least from the last step
-_WIDE = 4.0  # factor by which a given range may exceed the rewards seen, and distance of a far outlier
+# the range is learned from this many of the latest rewards, and at least from the last step
+_RECENT = 1000
+# factor by which a given range may exceed the rewards seen, and distance of a far outlier
+_WIDE = 4.0
 _LONE = 0.5  # a single reward this far from all others, in widths of the others, is an outlier
 _UNUSED = 2.0  # a learned range at least this many times as wide as the recent rewards shrinks
 _ENOUGH = 16  # with fewer rewards, a learned range has a margin
@@ -24,12 +26,14 @@ _HUGE = 1e300  # rewards are clipped to this size, and no width overflows
 class RewardRange:
     """The lowest and highest reward, mapped to 0 and 1 for the beliefs.
 
-    A learned range is (0, 1) while all rewards lie in [0, 1]. Otherwise it covers the last 1000 rewards without
-    outliers. An outlier is a single reward at least half a width away from all others, or one of the at most 0.5 % that
-    lie more than four widths away. A reward that recurs is no outlier, and the range grows to contain it. The range
-    shrinks if recent rewards use at most half of it. A range learned from fewer than 16 rewards has a margin.
+    A learned range is (0, 1) while all rewards lie in [0, 1]. Otherwise it covers the last 1000
+    rewards without outliers. An outlier is a single reward at least half a width away from all
+    others, or one of the at most 0.5 % that lie more than four widths away. A reward that recurs is
+    no outlier, and the range grows to contain it. The range shrinks if recent rewards use at most
+    half of it. A range learned from fewer than 16 rewards has a margin.
 
-    The range changes between steps only, and beliefs are then rescaled. This is exact if the range grows.
+    The range changes between steps only, and beliefs are then rescaled. This is exact if the range
+    grows.
 
     Args:
         given: The user's range; None learns it.
@@ -75,7 +79,9 @@ class RewardRange:
         if not scored_R.size:
             return 1.0, 0.0
         self._seen += scored_R.size
-        self._extremes = np.array([min(self._extremes[0], scored_R.min()), max(self._extremes[1], scored_R.max())])
+        self._extremes = np.array(
+            [min(self._extremes[0], scored_R.min()), max(self._extremes[1], scored_R.max())]
+        )
         if self.given is not None:
             if not quiet:
                 self._warn_if_misfit(self.given)
@@ -84,7 +90,10 @@ class RewardRange:
         before, ordered = self.range or used, np.sort(self._recent)
         near, (low, high) = _near(ordered), _recurring(ordered)
         edge = EQUAL * _width(before)  # ignores rounding errors of float32 sums
-        after = (low if low < before[0] - edge else before[0], high if high > before[1] + edge else before[1])
+        after = (
+            low if low < before[0] - edge else before[0],
+            high if high > before[1] + edge else before[1],
+        )
         kept = (low, high) if _equal(*_core(ordered)) else (float(near[0]), float(near[-1]))
         narrow = _covering(kept, ordered.size)
         if not _equal(*kept) and _width(before) >= _UNUSED * _width(narrow) * (1 - EQUAL):
@@ -100,8 +109,10 @@ class RewardRange:
         if outside_R.max() > _LONE * (high - low) and "outlier" not in self._warned:
             self._warned.add("outlier")
             logger.warning(
-                "A reward of %g lies far outside the range of the other rewards, %g to %g. Training uses it unchanged; "
-                "for the beliefs it is clipped (counted in budgetalloc/rewards_clipped). If such rewards recur, the "
+                "A reward of %g lies far outside the range of the other rewards, %g to %g. "
+                "Training uses it unchanged; "
+                "for the beliefs it is clipped (counted in budgetalloc/rewards_clipped). If such "
+                "rewards recur, the "
                 "range grows to contain them. Pass reward_range= to set the range.",
                 scored_R[outside_R.argmax()],
                 low,
@@ -114,18 +125,26 @@ class RewardRange:
         if (low < given[0] - edge or high > given[1] + edge) and "narrow" not in self._warned:
             self._warned.add("narrow")
             logger.warning(
-                "reward_range=%s: rewards from %g to %g were observed. Training uses them unchanged; for the beliefs, "
-                "rewards outside the range are clipped (counted in budgetalloc/rewards_clipped). Pass a wider range, "
+                "reward_range=%s: rewards from %g to %g were observed. Training uses them "
+                "unchanged; for the beliefs, "
+                "rewards outside the range are clipped (counted in budgetalloc/rewards_clipped). "
+                "Pass a wider range, "
                 "or leave out reward_range, so that it is learned.",
                 given,
                 low,
                 high,
             )
-        if self._seen >= _RECENT and 0 < high - low < _width(given) / _WIDE and "wide" not in self._warned:
+        if (
+            self._seen >= _RECENT
+            and 0 < high - low < _width(given) / _WIDE
+            and "wide" not in self._warned
+        ):
             self._warned.add("wide")
             logger.warning(
-                "reward_range=%s is more than %g times as wide as the %d rewards so far, from %g to %g: the beliefs "
-                "about different prompts are nearly equal. Pass a narrower range, or leave out reward_range, so that "
+                "reward_range=%s is more than %g times as wide as the %d rewards so far, from %g "
+                "to %g: the beliefs "
+                "about different prompts are nearly equal. Pass a narrower range, or leave out "
+                "reward_range, so that "
                 "it is learned.",
                 given,
                 _WIDE,
@@ -144,32 +163,47 @@ class RewardRange:
         }
 
     def load_state_dict(self, state: dict[str, Any], factor: float = 1.0) -> tuple[float, float]:
-        """Restores a saved state, whose rewards are multiplied by `factor`; a range given by the user is kept.
+        """Restores a saved state, whose rewards are multiplied by `factor`; a range given by the
+        user is kept.
 
         Returns:
             Scale and shift, as `learn` does.
 
         Raises:
-            StateError: the state is damaged, or the given range does not contain the saved one. Nothing is changed.
+            StateError: the state is damaged, or the given range does not contain the saved one.
+                Nothing is changed.
         """
         try:
             ends = state["range"]
             saved = None if ends is None else (factor * float(ends[0]), factor * float(ends[1]))
             recent = factor * np.array(state["recent"], dtype=np.float64).reshape(-1)
             seen = int(state["seen"])
-            extremes = factor * np.array(state["extremes"] or [np.inf, -np.inf], dtype=np.float64).reshape(2)
+            extremes = factor * np.array(
+                state["extremes"] or [np.inf, -np.inf], dtype=np.float64
+            ).reshape(2)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise StateError(f"The state does not hold a range of rewards: it is damaged. {error}") from error
+            raise StateError(
+                f"The state does not hold a range of rewards: it is damaged. {error}"
+            ) from error
         if saved is not None and not (np.isfinite(saved).all() and saved[0] < saved[1]):
-            raise StateError(f"The state's range of rewards {saved} is not two ascending numbers: it is damaged.")
+            raise StateError(
+                f"The state's range of rewards {saved} is not two ascending numbers: it is damaged."
+            )
         scale, shift = (1.0, 0.0) if saved is None else change(saved, self.given or saved)
         if shift < -EQUAL or scale + shift > 1 + EQUAL:
             raise StateError(
-                f"reward_range={self.given}: the beliefs of the checkpoint are about rewards in {saved}, which lies "
-                "partly outside. Pass a range that contains both, or leave out reward_range to continue with that of "
+                f"reward_range={self.given}: the beliefs of the checkpoint are about rewards in "
+                f"{saved}, which lies "
+                "partly outside. Pass a range that contains both, or leave out reward_range to "
+                "continue with that of "
                 "the checkpoint."
             )
-        self.range, self._recent, self._seen, self._extremes = self.given or saved, recent, seen, extremes
+        self.range, self._recent, self._seen, self._extremes = (
+            self.given or saved,
+            recent,
+            seen,
+            extremes,
+        )
         return scale, shift
 
 
@@ -208,7 +242,8 @@ def _equal(low: float, high: float) -> bool:
 
 
 def _core(ordered: FloatArray) -> Range:
-    """Lowest and highest reward without 0.5 % on each side (at least one), or of all if there are fewer than 8."""
+    """Lowest and highest reward without 0.5 % on each side (at least one), or of all if there are
+    fewer than 8."""
     few = max(1, ordered.size // 200) if ordered.size >= 8 else 0
     return float(ordered[few]), float(ordered[-1 - few])
 
@@ -217,12 +252,14 @@ def _near(ordered: FloatArray) -> FloatArray:
     """The rewards within four widths of the core; all of them if the core has no width."""
     low, high = _core(ordered)
     far = _WIDE * (high - low)
-    return ordered if _equal(low, high) else ordered[(ordered >= low - far) & (ordered <= high + far)]
+    return (
+        ordered if _equal(low, high) else ordered[(ordered >= low - far) & (ordered <= high + far)]
+    )
 
 
 def _recurring(ordered: FloatArray) -> Range:
-    """Lowest and highest reward without outliers, which `RewardRange` defines. A single reward above equal ones is kept
-    as a first success, and of fewer than 8 rewards all are kept."""
+    """Lowest and highest reward without outliers, which `RewardRange` defines. A single reward
+    above equal ones is kept as a first success, and of fewer than 8 rewards all are kept."""
     near = _near(ordered)
     low, high = float(near[0]), float(near[-1])
     if near.size < 8:
@@ -235,7 +272,8 @@ def _recurring(ordered: FloatArray) -> Range:
 
 
 def _covering(seen: Range, rewards: int) -> Range:
-    """(0, 1) if it contains the rewards seen, else a range around them, with a margin if they are few or equal."""
+    """(0, 1) if it contains the rewards seen, else a range around them, with a margin if they are
+    few or equal."""
     low, high = seen
     if low >= -EQUAL and high <= 1 + EQUAL:
         return 0.0, 1.0

@@ -41,7 +41,8 @@ class Ended:
     Args:
         batch: The record of the step; None if no rollout was observed.
         advantages_R: The advantages of all its rollouts in the order observed, shape (R,).
-        kept_R: The indices of the rollouts to train on: all, unless the policy generates more than it trains on.
+        kept_R: The indices of the rollouts to train on: all, unless the policy generates more than
+            it trains on.
         metrics: Metrics by name.
     """
 
@@ -52,30 +53,37 @@ class Ended:
 
 
 class Session:
-    """Runs a policy through the steps of a training: `begin`, then `request` and `observe` until nothing is requested,
-    then `end`, from which the policy learns.
+    """Runs a policy through the steps of a training: `begin`, then `request` and `observe` until
+    nothing is requested, then `end`, from which the policy learns.
 
-    Every trainer adapter uses a session, and your own training loop can use one. Calls in the wrong order and rollouts
-    that were not requested raise an error at that call, and the step can go on. A session belongs to the process that
-    created it, and serves one thread at a time. Calls from a fork or from a second thread raise an error.
+    Every trainer adapter uses a session, and your own training loop can use one. Calls in the wrong
+    order and rollouts that were not requested raise an error at that call, and the step can go on.
+    A session belongs to the process that created it, and serves one thread at a time. Calls from a
+    fork or from a second thread raise an error.
 
     Args:
-        policy: The policy, the name of a method, or a function that builds a policy. Its beliefs change with each step.
+        policy: The policy, the name of a method, or a function that builds a policy. Its beliefs
+            change with each step.
         rewards: The names of a rollout's rewards.
-        weights: The weight of each reward in the total reward, which the trainer maximises. By default the first has
-            weight 1 and the others 0.
+        weights: The weight of each reward in the total reward, which the trainer maximises. By
+            default the first has weight 1 and the others 0.
         pool: The distinct prompts of the dataset, for a policy that chooses among them.
         ledger: A file to which each step is appended.
         texts: The text of each prompt by id, for the file of texts next to the ledger.
-        at_once: Whether the loop generates once a step and trains on all rollouts. Other policies are then refused.
-        trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the policy names a scale.
+        at_once: Whether the loop generates once a step and trains on all rollouts. Other policies
+            are then refused.
+        trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the
+            policy names a scale.
         quiet: Whether to suppress log messages.
-        shadow: Another policy that watches the run and changes nothing of it (see `training.shadow`).
-        resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale` or `options`.
-        domain, quotas, mixture: As in `AdaptiveGRPOCallback`, with the domain of each prompt in place of a column.
-        options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates, floor, cap, min_group,
-            quantum, baseline, scale, weight, success (which may name one of `rewards`), reward_range, fallback,
-            cost and cost_per_step.
+        shadow: Another policy that watches the run and changes nothing of it (see
+            `training.shadow`).
+        resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale`
+            or `options`.
+        domain, quotas, mixture: As in `AdaptiveGRPOCallback`, with the domain of each prompt in
+            place of a column.
+        options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates,
+            floor, cap, min_group, quantum, baseline, scale, weight, success (which may name one of
+            `rewards`), reward_range, fallback, cost and cost_per_step.
 
     >>> import budgetalloc as ba
     >>> session = Session(ba.uniform(), ["reward"])
@@ -108,21 +116,33 @@ class Session:
         **options: Any,
     ) -> None:
         if resolved is not None and (options or shadow is not None or trainer_scale != "none"):
-            raise InputError("Session(resolved=) replaces trainer_scale= and all options: pass one or the other.")
+            raise InputError(
+                "Session(resolved=) replaces trainer_scale= and all options: pass one or the other."
+            )
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
         self.shadow: Shadow | None = None
         if shadow is not None:
             watcher = policy_to_watch(shadow, self.policy)
-            own = options_to_watch(watcher, trainer_scale, {"scale": watcher.needs.scale, **options})
-            same: dict[str, Any] = {"pool": pool, "domain": domain, "quotas": quotas, "mixture": mixture}
-            self.shadow = Shadow(Session(watcher, rewards, weights, quiet=True, resolved=own, **same), quiet)
+            own = options_to_watch(
+                watcher, trainer_scale, {"scale": watcher.needs.scale, **options}
+            )
+            same: dict[str, Any] = {
+                "pool": pool,
+                "domain": domain,
+                "quotas": quotas,
+                "mixture": mixture,
+            }
+            self.shadow = Shadow(
+                Session(watcher, rewards, weights, quiet=True, resolved=own, **same), quiet
+            )
         self.options = resolved or Options.of_loop(self.policy.needs, trainer_scale, options)
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
         self.costs = self.options.costs(self.policy, quiet)
         self.quotas = quotas_of_prompts(domain, quotas, mixture)
-        self._checked = self.quotas is None  # at the first step, whose rollouts are known; adapters check earlier
+        # at the first step, whose rollouts are known; adapters check earlier
+        self._checked = self.quotas is None
         self.pool, self.pool_size = (Pool.of(pool) if len(pool) else ()), len(pool)
         self.written: list[LogWriter] = []  # writers that append each finished step to files
         self._ledger, self._texts, self._at_once, self._quiet = ledger, texts or {}, at_once, quiet
@@ -142,11 +162,13 @@ class Session:
 
     @property
     def number(self) -> int:
-        """The number of the next step to begin, from 0: the steps that have ended or are suspended."""
+        """The number of the next step to begin, from 0: the steps that have ended or are
+        suspended."""
         return self.policy.estimator.step + len(self._suspended)
 
     def begin(self, own_ids: Sequence[Id], rollouts: int, group: int) -> None:
-        """Begins the next step. An unfinished step is dropped, and the policy does not learn from it.
+        """Begins the next step. An unfinished step is dropped, and the policy does not learn from
+        it.
 
         Args:
             own_ids: The prompt of each row of the trainer's batch; unused with `candidates="all"`.
@@ -154,10 +176,16 @@ class Session:
             group: Rollouts per prompt of the trainer without a policy.
 
         Raises:
-            BudgetError: so many rollouts cannot be spent. UnsupportedError: the loop cannot serve this policy.
+            BudgetError: so many rollouts cannot be spent. UnsupportedError: the loop cannot serve
+                this policy.
         """
         with self._alone("begin()"):
-            policy, bounds, costs, ahead = self.policy, self.options.bounds, self.costs.of_step, len(self._suspended)
+            policy, bounds, costs, ahead = (
+                self.policy,
+                self.options.bounds,
+                self.costs.of_step,
+                len(self._suspended),
+            )
             decide = uniform_groups(group) if self.fallen else None
             batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
             if self.shadow is not None:
@@ -167,7 +195,9 @@ class Session:
                 if not self._checked:
                     self.quotas.check(policy, bounds, generated, group)
                     self._checked = True
-                step = self.quotas.begin(policy, bounds, batch_P, generated, group, costs, decide, ahead)
+                step = self.quotas.begin(
+                    policy, bounds, batch_P, generated, group, costs, decide, ahead
+                )
             else:
                 ids_P = bounds.offer(batch_P, self.pool, policy.seed, self.number)
                 budget = bounds.budget(generated, len(ids_P), group)
@@ -175,7 +205,8 @@ class Session:
             self._set(step, rollouts)
 
     def follow(self, rewards: Sequence[str], weights: Sequence[float]) -> None:
-        """Takes the rewards and weights of the next step, if the trainer's may change while it trains."""
+        """Takes the rewards and weights of the next step, if the trainer's may change while it
+        trains."""
         for session in (self, *((self.shadow.session,) if self.shadow else ())):
             session.scoring.follow(rewards, weights)
 
@@ -184,32 +215,45 @@ class Session:
         with self._alone("begin_among()"):
             decide = uniform_groups(group) if self.fallen else None
             ahead = len(self._suspended)
-            self._set(self.policy.begin(ids_P, budget, self.costs.of_step, decide=decide, ahead=ahead), rollouts)
+            self._set(
+                self.policy.begin(ids_P, budget, self.costs.of_step, decide=decide, ahead=ahead),
+                rollouts,
+            )
 
     def suspend(self) -> None:
-        """Suspends the current step, so that the next one can begin before its rollouts are there."""
+        """Suspends the current step, so that the next one can begin before its rollouts are
+        there."""
         with self._alone("suspend()"):
             self._suspended.append(self._open)
             self._suspended.sort(key=lambda each: each.step.number)
             self._now = None
 
     def resume(self) -> None:
-        """Goes on with the oldest suspended step; an unfinished step is dropped. Raises `InputError` without one."""
+        """Goes on with the oldest suspended step; an unfinished step is dropped. Raises
+        `InputError` without one."""
         with self._alone("resume()"):
             if not self._suspended:
-                raise InputError("resume() without a suspended step: call suspend() after request() first.")
+                raise InputError(
+                    "resume() without a suspended step: call suspend() after request() first."
+                )
             self._now = self._suspended.pop(0)
 
     @property
     def fallen(self) -> bool:
-        """Whether the next step has uniform groups because beliefs or advantages are out of bounds (`rails`)."""
+        """Whether the next step has uniform groups because beliefs or advantages are out of bounds
+        (`rails`)."""
         return self.scoring.rails is not None and self.scoring.rails.fallen
 
     def _set(self, step: Step, rollouts: int) -> None:
         if self._at_once:
             check_trains_at_once(self.policy, step, self.options.generate)
-        if self._ledger is not None and not self.written:  # only now: `load` may have set the policy's step
-            self.written = [LogWriter(self._ledger, self.policy.estimator.step, partial(known_texts, self._texts))]
+        # only now: `load` may have set the policy's step
+        if self._ledger is not None and not self.written:
+            self.written = [
+                LogWriter(
+                    self._ledger, self.policy.estimator.step, partial(known_texts, self._texts)
+                )
+            ]
         self._now = OpenStep(step, rollouts)
 
     def restart(self) -> None:
@@ -217,8 +261,9 @@ class Session:
         self._now = OpenStep(self.step.again(), self._open.rollouts)
 
     def request(self, running: Collection[Id] = ()) -> list[Id]:
-        """The prompt of each rollout to generate next; empty when the step is complete, or waits for prompts `running`
-        (`Step.request`). Raises `InputError` if no rollout of the last request was observed."""
+        """The prompt of each rollout to generate next; empty when the step is complete, or waits
+        for prompts `running` (`Step.request`). Raises `InputError` if no rollout of the last
+        request was observed."""
         with self._alone("request()"):
             step = self.step
             self._open.check_observed()
@@ -238,20 +283,25 @@ class Session:
         prompt_lengths_R: IntArray | None = None,
         costs_R: Mapping[str, Sequence[Any] | ArrayLike] | ArrayLike | None = None,
     ) -> None:
-        """Records rollouts that were requested, in one call or several. Leave out rollouts that failed.
+        """Records rollouts that were requested, in one call or several. Leave out rollouts that
+        failed.
 
         Args:
             ids_R: The prompt of each rollout.
-            scores_RF: Its rewards by name, shape (R, F), or (R,) if there is one reward; NaN for a missing reward.
+            scores_RF: Its rewards by name, shape (R, F), or (R,) if there is one reward; NaN for a
+                missing reward.
             lengths_R: Its length in tokens.
-            rewards_R: Its total reward. By default the weighted sum; NaN if every reward with a weight is missing.
-            prompt_lengths_R: The length of its prompt in tokens, if costs are learned; by default 0.
-            costs_R: What it reported, by the names of `cost=`, such as {"turns": [3, None]}; NaN or None for nothing.
-                If `cost=` has one name besides "tokens", its column is enough.
+            rewards_R: Its total reward. By default the weighted sum; NaN if every reward with a
+                weight is missing.
+            prompt_lengths_R: The length of its prompt in tokens, if costs are learned; by default
+                0.
+            costs_R: What it reported, by the names of `cost=`, such as {"turns": [3, None]}; NaN or
+                None for nothing. If `cost=` has one name besides "tokens", its column is enough.
 
         Raises:
-            InputError: the numbers of rows differ, a value is not a number, a prompt is not of this step, a prompt has
-                more rollouts than were requested, or no step has begun. The step can go on.
+            InputError: the numbers of rows differ, a value is not a number, a prompt is not of this
+                step, a prompt has more rollouts than were requested, or no step has begun. The step
+                can go on.
         """
         with self._alone("observe()"):
             step = self.step
@@ -266,7 +316,8 @@ class Session:
             self._open.add(made, measure)
 
     def record(self, trainer_step: int | None = None) -> Rollouts:
-        """The record of the rollouts observed so far, at least one, with `trainer_step` (by default the policy's)."""
+        """The record of the rollouts observed so far, at least one, with `trainer_step` (by default
+        the policy's)."""
         at = self.policy.estimator.step if trainer_step is None else trainer_step
         return self._open.record(at, self.scoring.sums, self.costs)
 
@@ -277,7 +328,8 @@ class Session:
             advantages_R: The advantages that are trained on, if the trainer computed them.
 
         Raises:
-            InputError: no step has begun, no rollout was observed, or the policy wants more. The step can go on then.
+            InputError: no step has begun, no rollout was observed, or the policy wants more. The
+                step can go on then.
         """
         with self._alone("end()"):
             now, step = self._open, self.step
@@ -306,7 +358,8 @@ class Session:
         return Learned(self.policy, self.scoring, self.costs, self.quotas, self.shadow)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Saves all that was learned. A run that loads the file goes on as if it had never stopped."""
+        """Saves all that was learned. A run that loads the file goes on as if it had never
+        stopped."""
         save_state(path, *self.state())
 
     def load(self, path: str | PathLike[str]) -> None:
@@ -318,5 +371,6 @@ class Session:
         return self._learned.state()
 
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
-        """Restores what `load_state` read. If it raises `StateError`, because it does not fit, nothing has changed."""
+        """Restores what `load_state` read. If it raises `StateError`, because it does not fit,
+        nothing has changed."""
         self._learned.restore(state, about)

@@ -11,7 +11,8 @@ __all__ = ["Exclusive"]
 
 
 class Exclusive:
-    """A context manager around each call of an object; refuses a fork, and a thread while another one is inside.
+    """A context manager around each call of an object; refuses a fork, and a thread while another
+    one is inside.
 
     A copy, by `copy` or by pickling, belongs to the process and the thread that use it.
 
@@ -32,9 +33,14 @@ class Exclusive:
     def __call__(self, call: str) -> Iterator[None]:
         """Raises `InputError`, with the name of the call, where it is refused."""
         if os.getpid() != self._process:
-            raise InputError(f"{call} in a fork of process {self._process}: make a session in each process.")
+            raise InputError(
+                f"{call} in a fork of process {self._process}: make a session in each process."
+            )
         if not self._one.acquire(blocking=False):
-            raise InputError(f"{call} while another thread is in this session: let one thread drive it at a time.")
+            raise InputError(
+                f"{call} while another thread is in this session: let one thread drive it at a "
+                "time."
+            )
         try:
             yield
         finally:

@@ -1,4 +1,5 @@
-"""Success from rewards: the rule given by `success=`, or chosen by what the reward functions return."""
+"""Success from rewards: the rule given by `success=`, or chosen by what the reward functions
+return."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,16 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, check_success, success_functions
 from budgetalloc.errors import InputError
 
-__all__ = ["BoolArray", "Judge", "Returned", "Rule", "Success", "chosen", "in_words", "rule_of_argument"]
+__all__ = [
+    "BoolArray",
+    "Judge",
+    "Returned",
+    "Rule",
+    "Success",
+    "chosen",
+    "in_words",
+    "rule_of_argument",
+]
 
 Judge = Callable[[Mapping[str, FloatArray]], Any]
 BoolArray = NDArray[np.bool_]
@@ -20,8 +30,8 @@ Success = str | int | float | Judge | None
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule that computes success from rewards. At most one argument is set; if none is, success is the total
-    reward.
+    """The rule that computes success from rewards. At most one argument is set; if none is, success
+    is the total reward.
 
     Args:
         functions: Numbers of the reward functions whose lowest reward is success.
@@ -38,7 +48,9 @@ class Rule:
         """Whether the rule returns success itself, which needs no range."""
         return self.threshold is not None or self.judge is not None
 
-    def values(self, rewards_R: FloatArray, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
+    def values(
+        self, rewards_R: FloatArray, scores_RF: FloatArray, names: Sequence[str]
+    ) -> FloatArray:
         """The quantity that a range maps to success, shape (R,); NaN if nothing was scored."""
         if self.judge is not None:
             return _user_success(self.judge, scores_RF, names)
@@ -74,11 +86,17 @@ class Returned:
     @classmethod
     def none(cls, functions: int) -> "Returned":
         """The state before the first reward."""
-        return cls(np.ones(functions, dtype=bool), *(np.zeros(functions, dtype=bool) for _ in range(3)))
+        return cls(
+            np.ones(functions, dtype=bool), *(np.zeros(functions, dtype=bool) for _ in range(3))
+        )
 
     def plus(self, scores_RF: FloatArray) -> "Returned":
         """The state after these rewards, shape (R, F); NaN where a function returned None."""
-        zero_RF, one_RF, none_RF = np.abs(scores_RF) < EQUAL, np.abs(scores_RF - 1) < EQUAL, np.isnan(scores_RF)
+        zero_RF, one_RF, none_RF = (
+            np.abs(scores_RF) < EQUAL,
+            np.abs(scores_RF - 1) < EQUAL,
+            np.isnan(scores_RF),
+        )
         return Returned(
             self.only_01_F & (zero_RF | one_RF | none_RF).all(axis=0),
             self.gave_1_F | one_RF.any(axis=0),
@@ -92,16 +110,19 @@ class Returned:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], functions: int) -> "Returned":
-        """Restores what `state_dict` returned; raises `ValueError` or `KeyError` if it is damaged."""
-        flags = [np.array(state[name], dtype=bool) for name in ("only_01", "gave_1", "scored", "partial")]
+        """Restores what `state_dict` returned; raises `ValueError` or `KeyError` if it is
+        damaged."""
+        flags = [
+            np.array(state[name], dtype=bool) for name in ("only_01", "gave_1", "scored", "partial")
+        ]
         if any(flags_F.shape != (functions,) for flags_F in flags):
             raise ValueError(f"It does not describe {functions} reward functions.")
         return cls(*flags)
 
 
 def chosen(only_01_F: BoolArray, scored_F: BoolArray, weights: Sequence[float]) -> Rule:
-    """The rule if the user gave none. Success is 1 in all functions with 0/1 rewards of the largest positive weight; if
-    there is no such function, it is the total reward.
+    """The rule if the user gave none. Success is 1 in all functions with 0/1 rewards of the largest
+    positive weight; if there is no such function, it is the total reward.
 
     >>> chosen(np.array([True, True, False]), np.array([True, True, True]), [1.0, 0.2, 2.0])
     Rule(functions=(0,), threshold=None, judge=None)
@@ -132,7 +153,8 @@ def rule_of_argument(success: Success, names: Sequence[str]) -> Rule | None:
     if callable(success):
         if len(set(names)) < len(names):
             raise InputError(
-                f"success= is a function of rewards by name, and {list(names)} has a name twice: rename a function."
+                f"success= is a function of rewards by name, and {list(names)} has a name twice: "
+                "rename a function."
             )
         return Rule(judge=success)
     if isinstance(success, float):
@@ -141,13 +163,15 @@ def rule_of_argument(success: Success, names: Sequence[str]) -> Rule | None:
         if list(names).count(success) != 1:
             how = "no" if success not in names else "more than one"
             raise InputError(
-                f"success={success!r}: the trainer has {how} reward function of this name: {list(names)}. Pass one of "
+                f"success={success!r}: the trainer has {how} reward function of this name: "
+                f"{list(names)}. Pass one of "
                 "the names, or its place in the list as an int."
             )
         return Rule(functions=(list(names).index(success),))
     if not 0 <= success < len(names):
         raise InputError(
-            f"success={success!r}: the trainer has {len(names)} reward functions, {list(names)}, counted from 0. An "
+            f"success={success!r}: the trainer has {len(names)} reward functions, {list(names)}, "
+            "counted from 0. An "
             "int is a place in that list; a threshold on the total reward is a float, such as 1.0."
         )
     return Rule(functions=(int(success),))
@@ -156,12 +180,16 @@ def rule_of_argument(success: Success, names: Sequence[str]) -> Rule | None:
 def _user_success(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
     given = judge({name: scores_RF[:, f].copy() for f, name in enumerate(names)})
     refusal = (
-        f"success= returned {given!r} for {len(scores_RF)} rollouts: return one number in [0, 1], or NaN, for each."
+        f"success= returned {given!r} for {len(scores_RF)} rollouts: "
+        "return one number in [0, 1], or NaN, for each."
     )
     try:
         success_R = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(refusal) from error
-    if success_R.shape != (len(scores_RF),) or ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).any():
+    if (
+        success_R.shape != (len(scores_RF),)
+        or ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).any()
+    ):
         raise InputError(refusal)
     return success_R

@@ -15,14 +15,15 @@ __all__ = ["Measure"]
 class Measure:
     """Maps the rewards of one step to success, by a rule and a range that are fixed for the step.
 
-    The rule's reward functions may return None for some rollouts, such as those of another domain. The success of such
-    a rollout is its total reward, mapped by `total_range` (see `by_total`).
+    The rule's reward functions may return None for some rollouts, such as those of another domain.
+    The success of such a rollout is its total reward, mapped by `total_range` (see `by_total`).
 
     Args:
         rule: Computes success from rewards.
         range: The range mapped to [0, 1].
         names: Names of the reward functions.
-        slope: The total reward divided by the quantity that the range maps; None if that ratio is not constant.
+        slope: The total reward divided by the quantity that the range maps; None if that ratio is
+            not constant.
         weights: Weights of the reward functions; empty if they are unknown.
         total_range: The range of the total reward; None if it is unknown.
         partial: Functions, by number, that return None for some rollouts.
@@ -42,8 +43,8 @@ class Measure:
     partial: tuple[int, ...] = ()
 
     def success(self, rewards_R: FloatArray, scores_RF: FloatArray) -> FloatArray:
-        """Success of each rollout in [0, 1], shape (R,); NaN if nothing was scored. Raises `InputError` if the user's
-        function does not return a success for each rollout."""
+        """Success of each rollout in [0, 1], shape (R,); NaN if nothing was scored. Raises
+        `InputError` if the user's function does not return a success for each rollout."""
         return self._mapped(rewards_R, scores_RF)[0]
 
     def count_clipped(self, rewards_R: FloatArray, scores_RF: FloatArray) -> int:
@@ -51,10 +52,11 @@ class Measure:
         return 0 if self.rule.fixed else self._mapped(rewards_R, scores_RF)[1]
 
     def by_total(self, rewards_R: FloatArray, scores_RF: FloatArray) -> BoolArray:
-        """Which rollouts have the total reward as success although the rule names functions, shape (R,).
+        """Which rollouts have the total reward as success although the rule names functions, shape
+        (R,).
 
-        None of the rule's functions scored them. Or all of the rule's partial functions returned None, and another
-        partial function scored them instead.
+        None of the rule's functions scored them. Or all of the rule's partial functions returned
+        None, and another partial function scored them instead.
         """
         functions = self.rule.functions
         if not functions or self.total_range is None:
@@ -64,7 +66,8 @@ class Measure:
         others = [f for f in self.partial if f not in functions and f in weighted]
         scored_RF = ~np.isnan(scores_RF)
         by_total_R = ~scored_RF[:, list(functions)].any(axis=1) & scored_RF[:, weighted].any(axis=1)
-        if own and others:  # the rule may include a function that scores every domain, such as a format
+        # the rule may include a function that scores every domain, such as a format
+        if own and others:
             by_total_R |= ~scored_RF[:, own].any(axis=1) & scored_RF[:, others].any(axis=1)
         return by_total_R & ~np.isnan(rewards_R)
 
@@ -81,14 +84,18 @@ class Measure:
     @property
     def reward_range(self) -> Range | None:
         """The range that maps the total reward to success, if there is one."""
-        return None if self.slope is None else (self.slope * self.range[0], self.slope * self.range[1])
+        return (
+            None if self.slope is None else (self.slope * self.range[0], self.slope * self.range[1])
+        )
 
     @property
     def jump(self) -> float:
-        """The expected rise of the total reward when success goes from 0 to 1, before any rewards are seen; positive.
+        """The expected rise of the total reward when success goes from 0 to 1, before any rewards
+        are seen; positive.
 
-        It is the weight of the rule's functions times the width of their range. If the rule has no functions with a
-        weight, it is the width of the range of the total reward, or 1 if that is unknown.
+        It is the weight of the rule's functions times the width of their range. If the rule has no
+        functions with a weight, it is the width of the range of the total reward, or 1 if that is
+        unknown.
 
         >>> names, weights = ("accuracy", "format"), (1.0, 0.2)
         >>> Measure(Rule(functions=(0, 1)), (0.0, 1.0), names, weights=weights).jump

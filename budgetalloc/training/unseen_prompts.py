@@ -22,8 +22,10 @@ class UnseenPromptsWarning:
         self._cold = self._cold + 1 if cold_P.all() else 0
         if self._cold == _COLD_STEPS:
             logger.warning(
-                "No prompt of the last %d batches had been seen before: with candidates=1 the policy has no history "
-                "until the dataset's second epoch, and treats all prompts alike. Pass candidates='all' to choose among "
+                "No prompt of the last %d batches had been seen before: with candidates=1 the "
+                "policy has no history "
+                "until the dataset's second epoch, and treats all prompts alike. Pass "
+                "candidates='all' to choose among "
                 "the whole dataset, or attach uniform().",
                 _COLD_STEPS,
             )

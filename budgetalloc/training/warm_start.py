@@ -1,4 +1,5 @@
-"""The success rates of prompts in the records of an earlier run: a ledger, another log, or a file of beliefs."""
+"""The success rates of prompts in the records of an earlier run: a ledger, another log, or a file
+of beliefs."""
 
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ from budgetalloc.training.belief_checkpoint import STATE_FILE
 __all__ = ["read_counts"]
 
 
-def read_counts(path: Path, prompt_id: str | None = None) -> tuple[list[Id], FloatArray, FloatArray]:
+def read_counts(
+    path: Path, prompt_id: str | None = None
+) -> tuple[list[Id], FloatArray, FloatArray]:
     """The prompts of a run, their successes and their rollouts. Nothing is unpickled.
 
     Args:
-        path: A ledger or another log (see `ba.Ledger.read`), a file of beliefs (.npz), or a checkpoint's
-            folder with such a file. Its rollouts are the discounted ones of the beliefs.
+        path: A ledger or another log (see `ba.Ledger.read`), a file of beliefs (.npz), or a
+            checkpoint's folder with such a file. Its rollouts are the discounted ones of the
+            beliefs.
         prompt_id: The column of a log that names prompts.
 
     Raises:
@@ -33,7 +37,8 @@ def read_counts(path: Path, prompt_id: str | None = None) -> tuple[list[Id], Flo
             return _counts(load_state(saved)[0])
         except (BudgetallocError, KeyError, TypeError, ValueError) as error:
             raise InputError(
-                f"{saved} does not hold beliefs of budgetalloc: give a ledger, another log, or the file {STATE_FILE} "
+                f"{saved} does not hold beliefs of budgetalloc: give a ledger, another log, or the "
+                f"file {STATE_FILE} "
                 "of a checkpoint."
             ) from error
     estimator = BetaEstimator()  # without discounts: it counts
@@ -43,14 +48,16 @@ def read_counts(path: Path, prompt_id: str | None = None) -> tuple[list[Id], Flo
     if outside_R.any():
         raise InputError(
             f"{path} has the success {success_R[outside_R][0]:g}, outside [0, 1]: read it with "
-            "ba.Ledger.read(path, reward_range=...) or success=..., and pass ba.Features.of_rates(ids, rates)."
+            "ba.Ledger.read(path, reward_range=...) or success=..., and pass "
+            "ba.Features.of_rates(ids, rates)."
         )
     estimator.observe(frame["prompt"].tolist(), success_R)
     return _counts(estimator.state_dict())
 
 
 def _counts(state: dict[str, Any]) -> tuple[list[Id], FloatArray, FloatArray]:
-    """The evidence in the state of a `BetaEstimator`, or in that of a `TrackingEstimator` at its likeliest noise."""
+    """The evidence in the state of a `BetaEstimator`, or in that of a `TrackingEstimator` at its
+    likeliest noise."""
     evidence = check_array("evidence", state["evidence"], "numbers")
     if evidence.ndim == 3:
         evidence = evidence[np.asarray(state["fit"]).max(axis=1).argmax()]

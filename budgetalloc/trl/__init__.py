@@ -1,6 +1,7 @@
 """Attaches an allocation policy to TRL's `GRPOTrainer` or `AsyncGRPOTrainer`.
 
-torch and trl are imported at the first use of a name, because the rules of `compatibility` need neither.
+torch and trl are imported at the first use of a name, because the rules of `compatibility` need
+neither.
 """
 
 import importlib

@@ -1,8 +1,10 @@
-"""Merges TRL's batches of several rounds and processes into one, selects rows, and shares rows among processes.
+"""Merges TRL's batches of several rounds and processes into one, selects rows, and shares rows
+among processes.
 
-Each of several processes holds an equal, consecutive share of a round's rows, in the order in which TRL gathers
-rewards. If the rows do not divide evenly, the last one is repeated as a filler, because every process must make the
-same calls. Fillers are generated and scored, but not observed, trained on or logged.
+Each of several processes holds an equal, consecutive share of a round's rows, in the order in which
+TRL gathers rewards. If the rows do not divide evenly, the last one is repeated as a filler, because
+every process must make the same calls. Fillers are generated and scored, but not observed, trained
+on or logged.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,8 @@ from budgetalloc.errors import UnsupportedError
 
 __all__ = ["drop_fillers", "gather_rounds", "merge_rounds", "process_share", "select_rows"]
 
-# The entries of TRL's batch: the side and the value that pad a short row; None for one number per row.
+# The entries of TRL's batch: the side and the value that pad a short row; None for one number per
+# row.
 _FILL: dict[str, tuple[str, float] | None] = {
     "prompt_ids": ("left", 0),  # the pad token
     "prompt_mask": ("left", 0),
@@ -55,7 +58,8 @@ def merge_rounds(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[s
 def gather_rounds(
     outputs: Sequence[dict[str, Any]], sizes: Sequence[int], accelerator: Any, pad_token_id: int
 ) -> dict[str, Any]:
-    """The batches of several rounds as one, with the rows of all processes in the order of the requests.
+    """The batches of several rounds as one, with the rows of all processes in the order of the
+    requests.
 
     Args:
         outputs: This process's share of each round, with the fillers.
@@ -85,7 +89,8 @@ def _padding(name: str, pad_token_id: int) -> tuple[str | None, float]:
 
 
 def _places(sizes: Sequence[int], processes: int) -> IntArray:
-    """The positions of the rounds' rows among the gathered rows, which are ordered by process, then by round.
+    """The positions of the rounds' rows among the gathered rows, which are ordered by process, then
+    by round.
 
     >>> _places([4, 3], 2)  # the first process has rows 0, 1 of the first round and 0, 1 of the second
     array([0, 1, 4, 5, 2, 3, 6])
@@ -100,26 +105,32 @@ def _places(sizes: Sequence[int], processes: int) -> IntArray:
 
 
 def select_rows(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
-    """The batch of these rows only; raises `UnsupportedError` if an entry does not have one value per row."""
+    """The batch of these rows only; raises `UnsupportedError` if an entry does not have one value
+    per row."""
     _check_names([list(output)])
     index = torch.as_tensor(rows)
     return _counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
 
 
 def process_share(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]:
-    """One process's even share of the rows; as in TRL, `num_items_in_batch` counts the tokens of all processes."""
+    """One process's even share of the rows; as in TRL, `num_items_in_batch` counts the tokens of
+    all processes."""
     total = len(output["advantages"])
     if total % processes:
         raise UnsupportedError(
-            f"The policy trains on {total} rollouts, which {processes} processes cannot share evenly. Give the Policy "
+            f"The policy trains on {total} rollouts, which {processes} processes cannot share "
+            "evenly. Give the Policy "
             "a keep= that returns the requested number of rows."
         )
     share = total // processes
-    return output | {name: output[name][process * share : (process + 1) * share] for name in _by_row(output)}
+    return output | {
+        name: output[name][process * share : (process + 1) * share] for name in _by_row(output)
+    }
 
 
 def drop_fillers(logs: dict[str, Any], fillers: int) -> None:
-    """Removes the fillers, which are the last rows of the last round, from TRL's completions table."""
+    """Removes the fillers, which are the last rows of the last round, from TRL's completions
+    table."""
     columns = [logs["prompt"], logs["completion"], logs["advantages"], *logs["rewards"].values()]
     rows = len(logs["prompt"]) - fillers
     for column in [*columns, *logs["extra"].values()]:
@@ -138,18 +149,24 @@ def _check_names(names: Sequence[Sequence[str]]) -> None:
         unknown = [name for name in each if name not in _FILL]
         if unknown:
             raise UnsupportedError(
-                f"A step in several rounds, or one that trains on some of its rollouts, cannot merge {unknown[0]!r} of "
-                "TRL's batch. Use a policy that decides once a step, and trains on all rollouts that it generates."
+                "A step in several rounds, or one that trains on some of its rollouts, cannot "
+                f"merge {unknown[0]!r} of "
+                "TRL's batch. Use a policy that decides once a step, and trains on all rollouts "
+                "that it generates."
             )
         if each != names[0]:
             raise UnsupportedError(
-                f"The rounds of a step cannot be merged: TRL's batch has {sorted(set(names[0]) ^ set(each))} in some "
-                "of them, or on some processes, only. Let rollout_func return the same keys each time."
+                "The rounds of a step cannot be merged: TRL's batch has "
+                f"{sorted(set(names[0]) ^ set(each))} in some "
+                "of them, or on some processes, only. Let rollout_func return the same keys each "
+                "time."
             )
 
 
 def _counted(output: dict[str, Any]) -> dict[str, Any]:
     """With the number of tokens that the loss divides by, as TRL counts them."""
     mask = output["completion_mask"]
-    output["num_items_in_batch"] = (mask * output["tool_mask"] if "tool_mask" in output else mask).sum()
+    output["num_items_in_batch"] = (
+        mask * output["tool_mask"] if "tool_mask" in output else mask
+    ).sum()
     return output

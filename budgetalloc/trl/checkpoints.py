@@ -18,11 +18,14 @@ __all__ = ["last_checkpoint", "newest_complete_or_error", "step_of", "with_load"
 logger = logging.getLogger(__name__)
 
 
-def with_save(trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
-    """Wraps the trainer's `_save_checkpoint`: `also_save` writes into the checkpoint's folder first, if `applies()`.
+def with_save(
+    trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]
+) -> Callable[..., None]:
+    """Wraps the trainer's `_save_checkpoint`: `also_save` writes into the checkpoint's folder
+    first, if `applies()`.
 
-    TRL has no callback event for this. transformers writes TRAINER_STATE_NAME last, so a folder with this file is
-    complete.
+    TRL has no callback event for this. transformers writes TRAINER_STATE_NAME last, so a folder
+    with this file is complete.
     """
     save = trainer._save_checkpoint
 
@@ -31,7 +34,8 @@ def with_save(trainer: Any, also_save: Callable[[Path], None], applies: Callable
         if applies():
             run = Path(trainer._get_output_dir(trial=trial))
             folder = run / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
-            # If an older run's folder is overwritten, a mixture of both must not count as a complete checkpoint.
+            # If an older run's folder is overwritten, a mixture of both must not count as a
+            # complete checkpoint.
             (folder / TRAINER_STATE_NAME).unlink(missing_ok=True)
             also_save(folder)
         save(model, trial)
@@ -39,8 +43,11 @@ def with_save(trainer: Any, also_save: Callable[[Path], None], applies: Callable
     return save_all
 
 
-def with_load(trainer: Any, also_load: Callable[[Path], None], applies: Callable[[], bool]) -> Callable[..., None]:
-    """Wraps the trainer's `_load_optimizer_and_scheduler`: `also_load` reads the folder afterwards, if `applies()`."""
+def with_load(
+    trainer: Any, also_load: Callable[[Path], None], applies: Callable[[], bool]
+) -> Callable[..., None]:
+    """Wraps the trainer's `_load_optimizer_and_scheduler`: `also_load` reads the folder afterwards,
+    if `applies()`."""
     restore = trainer._load_optimizer_and_scheduler
 
     @wraps(restore)
@@ -55,7 +62,9 @@ def with_load(trainer: Any, also_load: Callable[[Path], None], applies: Callable
 def step_of(folder: Path) -> int | None:
     """The trainer's step of a checkpoint: from transformers' state, else from the folder's name."""
     try:
-        return int(json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"])
+        return int(
+            json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"]
+        )
     except (OSError, ValueError, KeyError, TypeError):
         number = folder.name.rpartition("-")[2]
         return int(number) if number.isdecimal() else None
@@ -64,22 +73,25 @@ def step_of(folder: Path) -> int | None:
 def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     """The newest complete checkpoint in the folder; None if there is none.
 
-    `trainer.train(resume_from_checkpoint=last_checkpoint(output_dir))` starts a run, or resumes it after a kill. With
-    the callback, `resume_from_checkpoint=True` does the same. transformers alone takes the newest folder, even if it is
-    incomplete.
+    `trainer.train(resume_from_checkpoint=last_checkpoint(output_dir))` starts a run, or resumes it
+    after a kill. With the callback, `resume_from_checkpoint=True` does the same. transformers alone
+    takes the newest folder, even if it is incomplete.
     """
     for folder in _folders(output_dir):
         try:
             json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # not yet written, or only in part
-            logger.warning("%s is incomplete, because the run was killed while saving. It is skipped.", folder)
+            logger.warning(
+                "%s is incomplete, because the run was killed while saving. It is skipped.", folder
+            )
         else:
             return str(folder)
     return None
 
 
 def newest_complete_or_error(output_dir: str) -> str | bool:
-    """The checkpoint for `resume_from_checkpoint=True`; True if there is none, for which transformers raises.
+    """The checkpoint for `resume_from_checkpoint=True`; True if there is none, for which
+    transformers raises.
 
     Raises:
         StateError: all checkpoints of the folder are incomplete.
@@ -88,8 +100,10 @@ def newest_complete_or_error(output_dir: str) -> str | bool:
     folders = _folders(output_dir)
     if newest is None and folders:
         raise StateError(
-            f"resume_from_checkpoint=True: {folders[0]} is incomplete, because the run was killed or the disk was "
-            "full, and there is no older complete checkpoint. Start anew with resume_from_checkpoint=None."
+            f"resume_from_checkpoint=True: {folders[0]} is incomplete, because the run was killed "
+            "or the disk was "
+            "full, and there is no older complete checkpoint. Start anew with "
+            "resume_from_checkpoint=None."
         )
     return newest or True
 
@@ -98,4 +112,7 @@ def _folders(output_dir: str | os.PathLike[str]) -> list[Path]:
     """All checkpoints, newest first."""
     folders = Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
     numbered = [(x.name.rpartition("-")[2], x) for x in folders if x.is_dir()]
-    return [folder for _, folder in sorted([(int(n), x) for n, x in numbered if n.isdecimal()], reverse=True)]
+    return [
+        folder
+        for _, folder in sorted([(int(n), x) for n, x in numbered if n.isdecimal()], reverse=True)
+    ]

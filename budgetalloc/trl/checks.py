@@ -16,7 +16,15 @@ from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, Selectiv
 from budgetalloc.trl.experimental.trees.rollouts import Trees
 from budgetalloc.trl.experimental.trees.rollouts import refusals as tree_refusals
 
-__all__ = ["HELD", "SEAM", "check_budget", "check_compatible", "check_only_one", "check_trainer", "no_decision"]
+__all__ = [
+    "HELD",
+    "SEAM",
+    "check_budget",
+    "check_compatible",
+    "check_only_one",
+    "check_trainer",
+    "no_decision",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -44,19 +52,25 @@ SEAM = (
 
 
 def check_trainer(trainer: Any) -> None:
-    """Raises `UnsupportedError` unless this is a `GRPOTrainer` with every method and attribute of `SEAM`."""
+    """Raises `UnsupportedError` unless this is a `GRPOTrainer` with every method and attribute of
+    `SEAM`."""
     if not isinstance(trainer, GRPOTrainer):
         raise not_a_grpo_trainer(cls.__name__ for cls in type(trainer).__mro__)
     missing = [name for name in SEAM if not hasattr(trainer, name)]
     if missing:
         raise UnsupportedError(
-            f"TRL {trl.__version__} has no GRPOTrainer.{missing[0]}, which AdaptiveGRPOCallback needs (missing: "
+            f"TRL {trl.__version__} has no GRPOTrainer.{missing[0]}, which AdaptiveGRPOCallback "
+            "needs (missing: "
             f"{missing}). Install trl 1.14 to 1.16, or a newer budgetalloc."
         )
     if not _TESTED[0] <= Version(trl.__version__) < _TESTED[1]:
-        logger.warning("TRL %s is not tested with this budgetalloc. Install trl 1.14 to 1.16.", trl.__version__)
+        logger.warning(
+            "TRL %s is not tested with this budgetalloc. Install trl 1.14 to 1.16.", trl.__version__
+        )
     if _attached(trainer):
-        raise InputError("trainer has an AdaptiveGRPOCallback already: call trainer.remove_callback(...) first.")
+        raise InputError(
+            "trainer has an AdaptiveGRPOCallback already: call trainer.remove_callback(...) first."
+        )
 
 
 def check_only_one(trainer: Any, callback: Any) -> None:
@@ -68,7 +82,9 @@ def check_only_one(trainer: Any, callback: Any) -> None:
 
 def _attached(trainer: Any) -> list[Any]:
     callbacks = trainer.callback_handler.callbacks
-    return [c for c in callbacks if "AdaptiveGRPOCallback" in (cls.__name__ for cls in type(c).__mro__)]
+    return [
+        c for c in callbacks if "AdaptiveGRPOCallback" in (cls.__name__ for cls in type(c).__mro__)
+    ]
 
 
 def check_compatible(
@@ -77,11 +93,14 @@ def check_compatible(
     """Raises if uneven groups, chosen rows or stored responses would give wrong results.
 
     Returns:
-        None, or the reason why a policy that decides nothing cannot observe this training: nothing identifies its
+        None, or the reason why a policy that decides nothing cannot observe this training: nothing
+            identifies its
         prompts. TRL then trains as without the policy. With a ledger the reason is raised.
     """
     if not isinstance(options.buffer, SelectiveSampleBuffer | CorrectResponseBuffer | None):
-        raise InputError(f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer.")
+        raise InputError(
+            f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a CorrectResponseBuffer."
+        )
     for error in refusals(Facts.of(trainer, prompts), policy, options):
         raise error
     if isinstance(trainer.rollout_func, Trees):
@@ -96,13 +115,15 @@ def check_compatible(
     if ledger is not None:
         raise UnsupportedError(f"ledger={str(ledger)!r} needs names of prompts. {reason}")
     return (
-        f"{policy} decides nothing, and nothing tells the prompts apart: TRL trains as without it, the log has no "
+        f"{policy} decides nothing, and nothing tells the prompts apart: TRL trains as without it, "
+        "the log has no "
         f"budgetalloc/ metrics, and checkpoints hold no beliefs. {reason}"
     )
 
 
 def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) -> None:
-    """Raises `BudgetError` unless a step's candidate prompts can spend its rollouts within the bounds.
+    """Raises `BudgetError` unless a step's candidate prompts can spend its rollouts within the
+    bounds.
 
     Args:
         options: The options.
@@ -121,6 +142,8 @@ def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) 
 def no_decision(steps: int) -> UnsupportedError:
     """The error about a TRL that trained without the policy."""
     return UnsupportedError(
-        f"TRL {trl.__version__} trained {steps} steps without calling GRPOTrainer._generate_and_score_completions on "
-        "the trainer, so the policy made no decision. Install trl 1.14 to 1.16, or a newer budgetalloc."
+        f"TRL {trl.__version__} trained {steps} steps without calling "
+        "GRPOTrainer._generate_and_score_completions on "
+        "the trainer, so the policy made no decision. Install trl 1.14 to 1.16, or a newer "
+        "budgetalloc."
     )

@@ -1,4 +1,5 @@
-"""The rollouts that a step generates: the candidate prompts, the rounds that the policy requests, and their rows."""
+"""The rollouts that a step generates: the candidate prompts, the rounds that the policy requests,
+and their rows."""
 
 import copy
 import itertools
@@ -40,21 +41,31 @@ def _next_round(training: Training, number: int, own_rows: dict[Id, Rows]) -> Pr
     return PreparedRound(ids_R, rows, session.step.hinted, session.step.in_rounds())
 
 
-def _rows_of_round(training: Training, ids_R: list[Id], number: int, own_rows: dict[Id, Rows]) -> Rows:
+def _rows_of_round(
+    training: Training, ids_R: list[Id], number: int, own_rows: dict[Id, Rows]
+) -> Rows:
     """The rows of this process: each prompt has a turn among the rows of its prompt."""
     policy, accelerator = training.session.policy, training.trainer.accelerator
     turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
     turned_R = list(zip(ids_R, turn_R, strict=True))
-    return rows_of(training, rows_of_process(turned_R, accelerator.process_index, accelerator.num_processes), own_rows)
+    return rows_of(
+        training,
+        rows_of_process(turned_R, accelerator.process_index, accelerator.num_processes),
+        own_rows,
+    )
 
 
 def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
     """For each round: the prompts of all processes' rows, and the rows of this process.
 
-    Process 0 decides and broadcasts the decision. The other processes read no beliefs to decide. All processes observe
-    the rewards of all.
+    Process 0 decides and broadcasts the decision. The other processes read no beliefs to decide.
+    All processes observe the rewards of all.
     """
-    session, accelerator, group = training.session, training.trainer.accelerator, training.trainer.num_generations
+    session, accelerator, group = (
+        training.session,
+        training.trainer.accelerator,
+        training.trainer.num_generations,
+    )
     rollouts = len(inputs) * accelerator.num_processes
     from_loader = session.options.bounds.candidates != "all"
     own_ids_R = gather(accelerator, training.prompts.ids(inputs)) if from_loader else []
@@ -81,10 +92,14 @@ def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
             session.begin(own_ids_R, rollouts, group)
         session.step.hinted, session.step.round = bool(hinted), number
         ids_R = [session.step.ids_P[at] for at in places]
-        return PreparedRound(ids_R, _rows_of_round(training, ids_R, number, own_rows), bool(hinted), bool(more))
+        return PreparedRound(
+            ids_R, _rows_of_round(training, ids_R, number, own_rows), bool(hinted), bool(more)
+        )
 
     for number in itertools.count():
-        made = from_rank_0(accelerator, compute, encode, decode, rollouts * session.options.generate + 2)
+        made = from_rank_0(
+            accelerator, compute, encode, decode, rollouts * session.options.generate + 2
+        )
         if number == 0 and watched_R is not None and session.shadow is not None:
             session.shadow.offer(watched_R, rollouts, group)
         if not made.ids_R:
@@ -97,7 +112,8 @@ def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
 def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
     """The distinct rows of each prompt in the batch of all processes, in the batch's order.
 
-    TRL's loader repeats each row `num_generations` times, so positions tell different rows of one prompt apart.
+    TRL's loader repeats each row `num_generations` times, so positions tell different rows of one
+    prompt apart.
     """
     accelerator, size = training.trainer.accelerator, training.trainer.num_generations
     start = accelerator.process_index * len(inputs)
@@ -114,12 +130,14 @@ def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
 
 
 def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, Rows]) -> Rows:
-    """A deep copy of a row for each rollout, because TRL, environments and reward functions may change rows.
+    """A deep copy of a row for each rollout, because TRL, environments and reward functions may
+    change rows.
 
     Args:
         training: The training.
         ids_R: The prompt of each rollout of this process, and its turn among the prompt's rows.
-        own_rows: The rows of each prompt in the batch of all processes, if only these are candidates.
+        own_rows: The rows of each prompt in the batch of all processes, if only these are
+            candidates.
     """
     if training.session.options.bounds.candidates == 1:
         return [copied(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]
@@ -134,7 +152,9 @@ def copied(value: Any) -> Any:
     (True, False)
     """
     if type(value) is dict:
-        return {key: each if type(each) in _CONSTANT else copied(each) for key, each in value.items()}
+        return {
+            key: each if type(each) in _CONSTANT else copied(each) for key, each in value.items()
+        }
     if type(value) is list:
         return [each if type(each) in _CONSTANT else copied(each) for each in value]
     return value if type(value) in _CONSTANT else copy.deepcopy(value)

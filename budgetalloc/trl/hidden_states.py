@@ -21,7 +21,8 @@ _LONGEST = 2048  # tokens of a prompt that are read: its last ones
 def hidden_states(trainer: Any, texts: Sequence[str]) -> FloatArray:
     """The last layer's hidden state at the last token of each text, shape (P, D).
 
-    This is one prefill of all prompts, which the first process makes for all. Its tokens and seconds are logged.
+    This is one prefill of all prompts, which the first process makes for all. Its tokens and
+    seconds are logged.
 
     Args:
         trainer: A `GRPOTrainer` before its training, with a model of text.
@@ -36,8 +37,10 @@ def hidden_states(trainer: Any, texts: Sequence[str]) -> FloatArray:
     accelerator, model = trainer.accelerator, trainer.model
     if getattr(accelerator.state.deepspeed_plugin, "zero_stage", 0) == 3 or trainer.is_fsdp_enabled:
         raise UnsupportedError(
-            "features='model': the weights are divided between processes (ZeRO stage 3 or FSDP), so no process can "
-            "compute hidden states alone. Use features='text', or pass budgetalloc.Features.of_vectors of embeddings."
+            "features='model': the weights are divided between processes (ZeRO stage 3 or FSDP), "
+            "so no process can "
+            "compute hidden states alone. Use features='text', or pass "
+            "budgetalloc.Features.of_vectors of embeddings."
         )
     found: list[FloatArray | None] = [None]
     if accelerator.is_main_process:
@@ -59,7 +62,8 @@ def hidden_states(trainer: Any, texts: Sequence[str]) -> FloatArray:
 
 
 def _tokenizer(processing_class: Any) -> Any:
-    return getattr(processing_class, "tokenizer", processing_class)  # of a processor of images and texts
+    # of a processor of images and texts
+    return getattr(processing_class, "tokenizer", processing_class)
 
 
 def _states(model: Any, tokenizer: Any, texts: list[str]) -> tuple[FloatArray, int]:
@@ -68,9 +72,13 @@ def _states(model: Any, tokenizer: Any, texts: list[str]) -> tuple[FloatArray, i
 
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
     if decoder is None:
-        raise UnsupportedError(f"features='model': a {type(model).__name__} has no decoder. Use features='text'.")
+        raise UnsupportedError(
+            f"features='model': a {type(model).__name__} has no decoder. Use features='text'."
+        )
     device = next(model.parameters()).device
-    tokens = [tokenizer(text, add_special_tokens=False)["input_ids"][-_LONGEST:] or [0] for text in texts]
+    tokens = [
+        tokenizer(text, add_special_tokens=False)["input_ids"][-_LONGEST:] or [0] for text in texts
+    ]
     order = sorted(range(len(texts)), key=lambda at: len(tokens[at]))
     rows: list[FloatArray] = [np.zeros(0)] * len(texts)
     start = 0
@@ -85,7 +93,9 @@ def _states(model: Any, tokenizer: Any, texts: list[str]) -> tuple[FloatArray, i
         for row, at in enumerate(part):
             ids[row, : len(tokens[at])] = torch.tensor(tokens[at])
             mask[row, : len(tokens[at])] = 1
-        hidden = decoder(input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False).last_hidden_state
+        hidden = decoder(
+            input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
+        ).last_hidden_state
         last = hidden[torch.arange(len(part)), mask.sum(1) - 1].float().cpu().numpy()
         for row, at in enumerate(part):
             rows[at] = last[row]

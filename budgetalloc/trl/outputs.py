@@ -1,4 +1,5 @@
-"""Builds TRL's batch to train on from the rounds of a step: the advantages of the true groups, and the kept rows."""
+"""Builds TRL's batch to train on from the rounds of a step: the advantages of the true groups, and
+the kept rows."""
 
 from typing import Any
 
@@ -21,15 +22,21 @@ def batch_to_train_on(
 ) -> tuple[dict[str, Any], FloatArray]:
     """TRL's batch of this process, and the advantages of all processes' rows.
 
-    The batches have `total` rows in all, and are made of TRL's batches of the rounds, which have these sizes.
+    The batches have `total` rows in all, and are made of TRL's batches of the rounds, which have
+    these sizes.
     """
     policy, options, reuse = training.session.policy, training.session.options, training.reuse
     trainer, accelerator = training.trainer, training.trainer.accelerator
     pad_token_id = trainer._tokenizer.pad_token_id
     # If rows are reordered, every process builds the whole batch and takes its share at the end.
     shared = accelerator.num_processes > 1 and (len(sizes) > 1 or len(batch) != total)
-    output = gather_rounds(outputs, sizes, accelerator, pad_token_id) if shared else merge_rounds(outputs, pad_token_id)
-    # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts only.
+    output = (
+        gather_rounds(outputs, sizes, accelerator, pad_token_id)
+        if shared
+        else merge_rounds(outputs, pad_token_id)
+    )
+    # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts
+    # only.
     swap = None if reuse is None else reuse.substitute(output, batch)
     trained_R = batch.rewards_R if swap is None else swap.rewards_R
     if "branch_ids" in output:
@@ -45,7 +52,11 @@ def batch_to_train_on(
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
         kept_R = from_rank_0(
-            accelerator, lambda: rows_to_train_on(policy, batch, total, trained_R), np.ndarray.tolist, np.array, total
+            accelerator,
+            lambda: rows_to_train_on(policy, batch, total, trained_R),
+            np.ndarray.tolist,
+            np.array,
+            total,
         )
         output = select_rows(output, kept_R)
     if shared:
@@ -62,11 +73,19 @@ def batch_to_train_on(
 
 
 def _put_branch_advantages(training: Training, batch: Rollouts, output: dict[str, Any]) -> None:
-    """Replaces a number for each rollout by one for each token, which TRL's losses accept; its table gets the means."""
-    branch_RT, weight_R = output.pop("branch_ids").cpu().numpy(), output.pop("branch_weights").cpu().double().numpy()
+    """Replaces a number for each rollout by one for each token, which TRL's losses accept; its
+    table gets the means."""
+    branch_RT, weight_R = (
+        output.pop("branch_ids").cpu().numpy(),
+        output.pop("branch_weights").cpu().double().numpy(),
+    )
     values_RT = tree_advantages(batch, training.session.options, branch_RT, weight_R)
-    values = torch.as_tensor(values_RT, dtype=output["advantages"].dtype, device=output["advantages"].device)
-    put_advantages(training.trainer, output, _mean_over_tokens(values, output["completion_mask"]).cpu().numpy())
+    values = torch.as_tensor(
+        values_RT, dtype=output["advantages"].dtype, device=output["advantages"].device
+    )
+    put_advantages(
+        training.trainer, output, _mean_over_tokens(values, output["completion_mask"]).cpu().numpy()
+    )
     output["advantages"] = values
 
 
@@ -75,7 +94,8 @@ def _mean_over_tokens(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def put_advantages(trainer: Any, output: dict[str, Any], advantages_R: FloatArray) -> None:
-    """Writes advantages into TRL's batch, of this process or of all, and into TRL's table of completions."""
+    """Writes advantages into TRL's batch, of this process or of all, and into TRL's table of
+    completions."""
     old = output["advantages"]
     start = 0 if len(old) == len(advantages_R) else trainer.accelerator.process_index * len(old)
     mine = advantages_R[start : start + len(old)]

@@ -11,7 +11,8 @@ _NOTHING = object()
 
 @contextmanager
 def patched_attribute(owner: Any, name: str, substitute: Any) -> Iterator[None]:
-    """Replaces `owner.name` inside the block and restores it afterwards, unless other code has replaced it too.
+    """Replaces `owner.name` inside the block and restores it afterwards, unless other code has
+    replaced it too.
 
     >>> class Trainer:
     ...     size = 8

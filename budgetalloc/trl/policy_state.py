@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class PolicyState:
-    """What a checkpoint holds in addition to TRL's own state: parts of an `AdaptiveGRPOCallback`."""
+    """What a checkpoint holds in addition to TRL's own state: parts of an
+    `AdaptiveGRPOCallback`."""
 
     trainer: Any
     session: Session
@@ -38,7 +39,8 @@ class PolicyState:
             self.trackers.save(folder)
 
     def load(self, checkpoint: Path) -> None:
-        """Restores the parts that the checkpoint has; raises `StateError`, and changes nothing, if one does not fit."""
+        """Restores the parts that the checkpoint has; raises `StateError`, and changes nothing, if
+        one does not fit."""
         fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
         buffers = [] if self.reuse is None else [self.reuse.buffer]
         costs = [] if self.trackers is None else [self.trackers.prompt_costs]

@@ -1,4 +1,5 @@
-"""Several processes: rank 0 decides and broadcasts; the arguments of all processes must be equal."""
+"""Several processes: rank 0 decides and broadcasts; the arguments of all processes must be
+equal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,14 @@ from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 
-__all__ = ["T", "check_same_arguments", "from_rank_0", "gather", "rows_of_process", "same_everywhere"]
+__all__ = [
+    "T",
+    "check_same_arguments",
+    "from_rank_0",
+    "gather",
+    "rows_of_process",
+    "same_everywhere",
+]
 
 T = TypeVar("T")
 _FAILED = -1  # in place of the length of a message
@@ -31,7 +39,8 @@ def from_rank_0(
 ) -> T:
     """The result of `compute` in process 0, in all processes. If it raises, all raise.
 
-    The result is broadcast as a tensor of fixed size, because a pickled object needs a second broadcast, of its size.
+    The result is broadcast as a tensor of fixed size, because a pickled object needs a second
+    broadcast, of its size.
 
     Args:
         accelerator: Of this process.
@@ -54,7 +63,9 @@ def from_rank_0(
     length, *sent = broadcast(torch.tensor(message, device=accelerator.device)).tolist()
     if length == _FAILED:
         (text,) = broadcast_object_list([f"{type(error).__name__}: {error}"])
-        raise error or BudgetallocError(f"Process 0 failed to decide, and all processes stop. It raised {text}")
+        raise error or BudgetallocError(
+            f"Process 0 failed to decide, and all processes stop. It raised {text}"
+        )
     return answer if accelerator.process_index == 0 else decode(sent[:length])
 
 
@@ -70,14 +81,17 @@ def rows_of_process(ids_R: list[T], process: int, processes: int) -> list[T]:
 
 
 def check_same_arguments(accelerator: Any, mine: Mapping[str, object]) -> None:
-    """Raises `InputError` in all processes if the arguments of one, by name, differ from those of process 0."""
+    """Raises `InputError` in all processes if the arguments of one, by name, differ from those of
+    process 0."""
     everyone = gather(accelerator, [dict(mine)])
     for name, first in everyone[0].items():
         for rank, other in enumerate(everyone):
             if other[name] != first:
                 raise InputError(
-                    f"The processes differ in {name}: process 0 has {first!r}, process {rank} has {other[name]!r}. "
-                    "Give all the same policy, settings, seed and dataset, and the same checkpoint to resume from."
+                    f"The processes differ in {name}: process 0 has {first!r}, process {rank} has "
+                    f"{other[name]!r}. "
+                    "Give all the same policy, settings, seed and dataset, and the same checkpoint "
+                    "to resume from."
                 )
 
 

@@ -13,7 +13,8 @@ from budgetalloc.errors import StateError
 
 __all__ = ["PromptCosts", "histogram_of_counts", "histogram_of_rates"]
 
-_COLUMNS = ("rollouts", "tokens", "rewards", "scored")  # sums of each prompt; "scored" counts rollouts with a reward
+# sums of each prompt; "scored" counts rollouts with a reward
+_COLUMNS = ("rollouts", "tokens", "rewards", "scored")
 
 
 class PromptCosts:
@@ -40,7 +41,9 @@ class PromptCosts:
         """
         ids_P, group_R = factorize(ids_R)
         at_P = self._index.add(ids_P)
-        self._columns = {name: with_room(column, len(self._index)) for name, column in self._columns.items()}
+        self._columns = {
+            name: with_room(column, len(self._index)) for name, column in self._columns.items()
+        }
         added = {
             "rollouts": np.ones(len(group_R)),
             "tokens": lengths_R,
@@ -48,36 +51,56 @@ class PromptCosts:
             "scored": ~np.isnan(rewards_R),
         }
         for name, values_R in added.items():
-            self._columns[name][at_P] += np.bincount(group_R, weights=values_R, minlength=len(ids_P))
+            self._columns[name][at_P] += np.bincount(
+                group_R, weights=values_R, minlength=len(ids_P)
+            )
 
     def top(self, rows: int) -> list[tuple[Id, int, int, float | None]]:
-        """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None if unscored)."""
+        """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None if
+        unscored)."""
         names = self._index.ids
-        rollouts_P, tokens_P, rewards_P, scored_P = (self._columns[name][: len(names)] for name in _COLUMNS)
+        rollouts_P, tokens_P, rewards_P, scored_P = (
+            self._columns[name][: len(names)] for name in _COLUMNS
+        )
         return [
-            (names[p], int(rollouts_P[p]), int(tokens_P[p]), float(rewards_P[p] / scored_P[p]) if scored_P[p] else None)
+            (
+                names[p],
+                int(rollouts_P[p]),
+                int(tokens_P[p]),
+                float(rewards_P[p] / scored_P[p]) if scored_P[p] else None,
+            )
             for p in np.lexsort((-rollouts_P, -tokens_P))[:rows].tolist()
         ]
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, for `load_state_dict`."""
         prompts = len(self._index)
-        return {"ids": list(self._index.ids)} | {name: x[:prompts].copy() for name, x in self._columns.items()}
+        return {"ids": list(self._index.ids)} | {
+            name: x[:prompts].copy() for name, x in self._columns.items()
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces all sums; raises `StateError`, and changes nothing, if the state does not fit."""
+        """Replaces all sums; raises `StateError`, and changes nothing, if the state does not
+        fit."""
         try:
             ids = list(state["ids"])
             columns = {name: np.array(state[name], dtype=np.float64) for name in _COLUMNS}
         except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"The state does not hold the costs of prompts: it is damaged. {error}") from error
-        if len(set(ids)) != len(ids) or any(column.shape != (len(ids),) for column in columns.values()):
-            raise StateError(f"The state holds {len(ids)} ids and columns of other lengths: it is damaged.")
+            raise StateError(
+                f"The state does not hold the costs of prompts: it is damaged. {error}"
+            ) from error
+        if len(set(ids)) != len(ids) or any(
+            column.shape != (len(ids),) for column in columns.values()
+        ):
+            raise StateError(
+                f"The state holds {len(ids)} ids and columns of other lengths: it is damaged."
+            )
         self._index, self._columns = Index(ids), columns
 
 
 def histogram_of_counts(counts_G: IntArray) -> tuple[IntArray, FloatArray]:
-    """How many groups G have each size, and the edges of the bins: one bin per size, at most 128 bins.
+    """How many groups G have each size, and the edges of the bins: one bin per size, at most 128
+    bins.
 
     >>> histogram_of_counts(np.array([2, 2, 4]))
     (array([2, 0, 1]), array([1.5, 2.5, 3.5, 4.5]))

@@ -6,8 +6,11 @@ from typing import Any
 __all__ = ["reports"]
 
 
-def reports(trainer: Any, names: Sequence[str], inputs: Sequence[Any], completions: Sequence[Any]) -> list[list[Any]]:
-    """One list of values for each rollout of this process, in the order of `names`; None where nothing is reported.
+def reports(
+    trainer: Any, names: Sequence[str], inputs: Sequence[Any], completions: Sequence[Any]
+) -> list[list[Any]]:
+    """One list of values for each rollout of this process, in the order of `names`; None where
+    nothing is reported.
 
     A name is looked up in this order, after the reward functions have run:
 
@@ -29,11 +32,13 @@ def reports(trainer: Any, names: Sequence[str], inputs: Sequence[Any], completio
     """
     logged: dict[str, list[Any]] = getattr(trainer, "_pending_extra_logs", {})
     environments: Sequence[Any] = getattr(trainer, "environments", None) or []
-    if len(environments) != len(inputs):  # there are none, or another version of TRL holds them otherwise
+    # there are none, or another version of TRL holds them otherwise
+    if len(environments) != len(inputs):
         environments = [None] * len(inputs)
 
     def value(name: str, at: int) -> Any:
-        if name in logged and len(logged[name]) == len(inputs):  # several functions may have logged it
+        # several functions may have logged it
+        if name in logged and len(logged[name]) == len(inputs):
             return logged[name][at]
         for found in (getattr(environments[at], name, None), inputs[at].get(name)):
             if found is not None:

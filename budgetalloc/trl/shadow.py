@@ -1,4 +1,5 @@
-"""The shadow of a training with TRL: a second policy that watches, with the arguments of the callback."""
+"""The shadow of a training with TRL: a second policy that watches, with the arguments of the
+callback."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,11 @@ __all__ = ["shadow_of"]
 
 
 def shadow_of(
-    shadow: PolicyLike | None, trainer: Any, run: Session, prompts: Prompts, given: Mapping[str, Any]
+    shadow: PolicyLike | None,
+    trainer: Any,
+    run: Session,
+    prompts: Prompts,
+    given: Mapping[str, Any],
 ) -> Shadow | None:
     """The shadow, or None.
 
@@ -37,9 +42,15 @@ def shadow_of(
         if unobserved is not None:
             raise UnsupportedError(str(unobserved))
         check_budget(options, prompts, trainer.args.generation_batch_size, trainer.num_generations)
-        session = Session(policy, run.scoring.names, run.scoring.weights, resolved=options, quiet=True)
+        session = Session(
+            policy, run.scoring.names, run.scoring.weights, resolved=options, quiet=True
+        )
         watching = Shadow(session, quiet=not trainer.accelerator.is_main_process)
-        watching.adopt(run.policy, prompts, trainer.args.generation_batch_size, trainer.num_generations)
+        watching.adopt(
+            run.policy, prompts, trainer.args.generation_batch_size, trainer.num_generations
+        )
     except BudgetallocError as error:
-        raise type(error)(f"shadow={policy}, as if it were attached: {error}", argument="shadow") from error
+        raise type(error)(
+            f"shadow={policy}, as if it were attached: {error}", argument="shadow"
+        ) from error
     return watching

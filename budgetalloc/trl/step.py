@@ -1,4 +1,5 @@
-"""Runs one generation batch of TRL's trainer: decide, generate, record, build TRL's batch, learn and log.
+"""Runs one generation batch of TRL's trainer: decide, generate, record, build TRL's batch, learn
+and log.
 
 The policy learns last. If anything before it raises, policy and ledger are unchanged.
 """
@@ -35,7 +36,8 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
         sizes.append(len(ids_R))
     if (generated := sum(sizes)) < total:
         raise InputError(
-            f"{session.policy} requested {generated} rollouts in one step, and the trainer trains on {total}: request "
+            f"{session.policy} requested {generated} rollouts in one step, and the trainer trains "
+            f"on {total}: request "
             f"at least {total}."
         )
     step, batch = session.step, session.record(trainer.state.global_step)
@@ -44,7 +46,11 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     if training.trackers is not None:
         training.trackers.add(batch)
     options = session.options
-    if trainer.accelerator.is_main_process and options.bounds.candidates == 1 and not options.keep_batch:
+    if (
+        trainer.accelerator.is_main_process
+        and options.bounds.candidates == 1
+        and not options.keep_batch
+    ):
         training.watch.check_step(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
@@ -54,8 +60,9 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
 def log(training: Training, batch: Rollouts, rounds: int, metrics: dict[str, float]) -> None:
     """Writes the step's metrics to the trainer's own log.
 
-    TRL's `frac_reward_zero_std` is correct if its rows are unchanged. Otherwise TRL treated each row as a group: its
-    entry is removed, and the share by the true groups is logged as `budgetalloc/frac_reward_zero_std`.
+    TRL's `frac_reward_zero_std` is correct if its rows are unchanged. Otherwise TRL treated each
+    row as a group: its entry is removed, and the share by the true groups is logged as
+    `budgetalloc/frac_reward_zero_std`.
     """
     logged = training.trainer._metrics["train"]
     if not training.session.options.keep_batch:

@@ -17,9 +17,10 @@ __all__ = ["timed_steps"]
 def timed_steps(handler: Any, clock: Clock) -> Iterator[None]:
     """Inside the block, runs the clock only while the trainer works on an optimizer step.
 
-    A step lasts from `on_step_begin` to `on_step_end`: generation, rewards, gradients and the optimizer. Logging,
-    evaluations and checkpoints come after it. Callbacks within a step do not count: `handler`, the trainer's
-    `callback_handler`, calls all of them by `call_event`, which is replaced.
+    A step lasts from `on_step_begin` to `on_step_end`: generation, rewards, gradients and the
+    optimizer. Logging, evaluations and checkpoints come after it. Callbacks within a step do not
+    count: `handler`, the trainer's `callback_handler`, calls all of them by `call_event`, which is
+    replaced.
     """
     call = handler.call_event
 

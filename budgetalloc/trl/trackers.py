@@ -1,4 +1,5 @@
-"""Histograms and a table for W&B, trackio and TensorBoard. The trainer's own log supports numbers only."""
+"""Histograms and a table for W&B, trackio and TensorBoard. The trainer's own log supports numbers
+only."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,15 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
 
-__all__ = ["COLUMNS", "PROMPT_COSTS_FILE", "TRACKERS", "Shown", "TextsOf", "Trackers", "as_markdown"]
+__all__ = [
+    "COLUMNS",
+    "PROMPT_COSTS_FILE",
+    "TRACKERS",
+    "Shown",
+    "TextsOf",
+    "Trackers",
+    "as_markdown",
+]
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
@@ -47,8 +56,9 @@ class Shown:
 class Trackers:
     """Collects data of the steps, and passes them to the trackers of `report_to` at logging steps.
 
-    The table counts every rollout since training began, and is saved in checkpoints. `success` is the mean reward of
-    the rollouts without a hint, in [0, 1]; `believed` is the current posterior mean.
+    The table counts every rollout since training began, and is saved in checkpoints. `success` is
+    the mean reward of the rollouts without a hint, in [0, 1]; `believed` is the current posterior
+    mean.
 
     Args:
         trainer: The `GRPOTrainer`.
@@ -65,7 +75,8 @@ class Trackers:
 
     @classmethod
     def of(cls, trainer: Any, policy: Policy, texts_of: TextsOf) -> "Trackers | None":
-        """None if nothing is reported: not the main process, no logging, or no tracker of `TRACKERS`."""
+        """None if nothing is reported: not the main process, no logging, or no tracker of
+        `TRACKERS`."""
         args = trainer.args
         names = [name for name in TRACKERS if name in (args.report_to or [])]
         reports = names and args.logging_strategy != "no" and trainer.accelerator.is_main_process
@@ -77,7 +88,8 @@ class Trackers:
         self._groups.append((batch.counts_G, batch.belief_R.mean[batch.first_G]))
 
     def log(self, step: int) -> None:
-        """Passes on the data added since the last call. If a tracker raises, logs one warning and continues."""
+        """Passes on the data added since the last call. If a tracker raises, logs one warning and
+        continues."""
         if not self._groups:
             return
         top = self.prompt_costs.top(_ROWS)
@@ -99,8 +111,10 @@ class Trackers:
             except Exception as error:
                 if name not in self._warned:
                     logger.warning(
-                        "%s does not show budgetalloc's histograms and table (%s: %s); training continues. The tracker "
-                        "is in report_to: let the trainer's own callback start its run, or remove it from report_to.",
+                        "%s does not show budgetalloc's histograms and table (%s: %s); training "
+                        "continues. The tracker "
+                        "is in report_to: let the trainer's own callback start its run, or remove "
+                        "it from report_to.",
                         name,
                         type(error).__name__,
                         error,
@@ -112,7 +126,8 @@ class Trackers:
         save_state(folder / PROMPT_COSTS_FILE, self.prompt_costs.state_dict())
 
     def load(self, folder: Path) -> None:
-        """Loads the table's sums. Without them, as after a run without trackers, the table starts empty."""
+        """Loads the table's sums. Without them, as after a run without trackers, the table starts
+        empty."""
         if (folder / PROMPT_COSTS_FILE).exists():
             self.prompt_costs.load_state_dict(load_state(folder / PROMPT_COSTS_FILE)[0])
 
@@ -136,7 +151,9 @@ def _media(tracker: Any, shown: Shown) -> dict[str, Any]:
     return {
         f"{_GROUP}counts": tracker.Histogram(np_histogram=histogram_of_counts(shown.counts_G)),
         f"{_GROUP}predicted": tracker.Histogram(np_histogram=histogram_of_rates(shown.predicted_G)),
-        f"{_GROUP}most_expensive_prompts": tracker.Table(columns=list(COLUMNS), data=[list(x) for x in shown.rows]),
+        f"{_GROUP}most_expensive_prompts": tracker.Table(
+            columns=list(COLUMNS), data=[list(x) for x in shown.rows]
+        ),
         "train/global_step": shown.step,
     }
 

@@ -22,7 +22,8 @@ class Training:
     trainer: Any
     session: Session
     prompts: Prompts
-    generate: Callable[[Rows], dict[str, Any]]  # TRL's `_generate_and_score_completions` when training began
+    # TRL's `_generate_and_score_completions` when training began
+    generate: Callable[[Rows], dict[str, Any]]
     reuse: Reuse | None
     trackers: Trackers | None
     watch: UnseenPromptsWarning

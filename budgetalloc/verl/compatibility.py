@@ -39,17 +39,22 @@ BUFFER_SEAM = (
 
 
 def check_verl(trainer: type, version: str, seam: Sequence[str] = SEAM) -> None:
-    """Raises `UnsupportedError` if verl's trainer or its replay buffer lacks a method that budgetalloc replaces."""
+    """Raises `UnsupportedError` if verl's trainer or its replay buffer lacks a method that
+    budgetalloc replaces."""
     missing = [name for name in seam if not hasattr(trainer, name)]
     if missing:
         raise UnsupportedError(
-            f"verl {version} has no {trainer.__name__}.{missing[0]}, which trainer_mode=budgetalloc needs (missing: "
+            f"verl {version} has no {trainer.__name__}.{missing[0]}, which "
+            "trainer_mode=budgetalloc needs (missing: "
             f"{missing}). Install verl 0.9.1, or a newer budgetalloc."
         )
 
 
-def check_config(config: Any, policy: Policy, options: Options, uses_critic: bool, *, ahead: bool = False) -> None:
-    """Raises `UnsupportedError` for settings of verl with which the policy's decisions would not be carried out.
+def check_config(
+    config: Any, policy: Policy, options: Options, uses_critic: bool, *, ahead: bool = False
+) -> None:
+    """Raises `UnsupportedError` for settings of verl with which the policy's decisions would not be
+    carried out.
 
     Args:
         config: verl's configuration.
@@ -60,7 +65,8 @@ def check_config(config: Any, policy: Policy, options: Options, uses_critic: boo
     """
     if options.generate > 1 and policy.keep is None:
         raise InputError(
-            f"{policy} generates up to {options.generate} times as many rollouts as verl trains on, and has no keep= "
+            f"{policy} generates up to {options.generate} times as many rollouts as verl trains "
+            "on, and has no keep= "
             "that chooses among them. Give the Policy a keep=, or needs with generate=1."
         )
     own = options.baseline is not None
@@ -68,66 +74,88 @@ def check_config(config: Any, policy: Policy, options: Options, uses_critic: boo
     refused = [
         (
             ahead and options.bounds.candidates != 1,
-            f"candidates={options.bounds.candidates!r} in an asynchronous trainer, which trains on a number of groups "
+            f"candidates={options.bounds.candidates!r} in an asynchronous trainer, which trains on "
+            "a number of groups "
             "whatever their sizes. Use candidates=1, or trainer_mode=budgetalloc",
         ),
         (
             ahead and options.generate > 1,
-            f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, whose batches hold "
+            f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, "
+            "whose batches hold "
             "groups of several decisions. Use trainer_mode=budgetalloc",
         ),
         (
             ahead and options.quotas is not None,
-            f"{'quotas' if options.mixture is None else 'mixture'} in an asynchronous trainer, whose candidates are "
-            "the prompts that verl submits next, and these may hold none of a domain. Use trainer_mode=budgetalloc",
+            f"{'quotas' if options.mixture is None else 'mixture'} in an asynchronous trainer, "
+            "whose candidates are "
+            "the prompts that verl submits next, and these may hold none of a domain. Use "
+            "trainer_mode=budgetalloc",
         ),
         (
             ahead and isinstance(policy, Paced),
-            f"a pacing ({policy}) in an asynchronous trainer, which trains on a number of groups whatever their sizes. "
+            f"a pacing ({policy}) in an asynchronous trainer, which trains on a number of groups "
+            "whatever their sizes. "
             "Use trainer_mode=budgetalloc",
         ),
         (
             isinstance(policy, Paced) and (options.keep_batch or options.generate > 1),
             f"a pacing of {policy}, which "
-            + ("leaves verl's batch as it is" if options.keep_batch else "generates more than it trains on")
+            + (
+                "leaves verl's batch as it is"
+                if options.keep_batch
+                else "generates more than it trains on"
+            )
             + ". Use a policy that decides counts once a step, such as adaptive or knapsack",
         ),
         (
             options.generate > 1 and bool(config.algorithm.use_kl_in_reward),
-            f"algorithm.use_kl_in_reward=True and a policy that chooses among its rollouts ({policy}): verl computes "
-            "the penalty of rollouts that it trains on. Use actor_rollout_ref.actor.use_kl_loss=True",
+            "algorithm.use_kl_in_reward=True and a policy that chooses among its rollouts "
+            f"({policy}): verl computes "
+            "the penalty of rollouts that it trains on. Use "
+            "actor_rollout_ref.actor.use_kl_loss=True",
         ),
         (
             bool((config.algorithm.get("filter_groups") or {}).get("enable", False)),
-            "algorithm.filter_groups.enable=True: verl drops groups of equal rewards before the policy sees them, and "
-            "the beliefs would be about mixed groups only. Set it to False: the policy avoids such prompts itself",
+            "algorithm.filter_groups.enable=True: verl drops groups of equal rewards before the "
+            "policy sees them, and "
+            "the beliefs would be about mixed groups only. Set it to False: the policy avoids such "
+            "prompts itself",
         ),
         (
             bool(config.trainer.v1.sampler.get("sync_refill_failed_groups", False)),
-            "trainer.v1.sampler.sync_refill_failed_groups=True: new prompts in the middle of a step are another "
+            "trainer.v1.sampler.sync_refill_failed_groups=True: new prompts in the middle of a "
+            "step are another "
             "decision. Set it to False: a step is trained on the rollouts that came back",
         ),
         (
             bool(config.skip.rollout_tq.enable),
-            "skip.rollout_tq.enable=True: rollouts that are read from disk are not those of this step's decision",
+            "skip.rollout_tq.enable=True: rollouts that are read from disk are not those of this "
+            "step's decision",
         ),
         (
             own and uses_critic,
-            f"a critic (algorithm.adv_estimator={estimator}): the advantages are computed by {policy} from rewards. "
+            f"a critic (algorithm.adv_estimator={estimator}): the advantages are computed by "
+            f"{policy} from rewards. "
             "Use algorithm.adv_estimator=grpo without a critic",
         ),
         (
             own and not uses_critic and estimator != "grpo",
-            f"algorithm.adv_estimator={estimator}: the advantages of {policy} would replace those of {estimator}. Use "
-            "algorithm.adv_estimator=grpo, and +budgetalloc.baseline= and +budgetalloc.scale= for other advantages",
+            f"algorithm.adv_estimator={estimator}: the advantages of {policy} would replace those "
+            f"of {estimator}. Use "
+            "algorithm.adv_estimator=grpo, and +budgetalloc.baseline= and +budgetalloc.scale= for "
+            "other advantages",
         ),
     ]
     for applies, what in refused:
         if applies:
-            raise UnsupportedError(f"trainer_mode={config.trainer.v1.trainer_mode} does not work with {what}.")
+            raise UnsupportedError(
+                f"trainer_mode={config.trainer.v1.trainer_mode} does not work with {what}."
+            )
 
 
-def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollouts: int, group: int) -> bool:
+def check_decisions(
+    policy: Policy, options: Options, ids: Sequence[Id], rollouts: int, group: int
+) -> bool:
     """Raises if the policy could not decide a step; called before the models are loaded.
 
     Returns whether it decides in rounds.
@@ -140,11 +168,14 @@ def check_decisions(policy: Policy, options: Options, ids: Sequence[Id], rollout
         group: verl's `rollout.n`.
 
     Raises:
-        InputError: there are too few prompts. BudgetError: the bounds contradict each other or the rollouts of a step.
+        InputError: there are too few prompts. BudgetError: the bounds contradict each other or the
+            rollouts of a step.
     """
     batch = rollouts // group
     if options.bounds.candidates != "all" and len(ids) < batch:
-        raise InputError(f"The train dataset has {len(ids)} prompts, and data.train_batch_size is {batch}.")
+        raise InputError(
+            f"The train dataset has {len(ids)} prompts, and data.train_batch_size is {batch}."
+        )
     some = ids[: options.bounds.on_offer(batch, len(ids))]
     for count in possible_step_sizes(policy, rollouts):
         options.bounds.budget(options.generate * count, len(some), group).check(len(some))
@@ -164,11 +195,13 @@ def check_rounds(config: Any, policy: Policy, *, ahead: bool = False) -> None:
     refused = [
         (
             ahead,
-            "an asynchronous trainer, whose batches hold groups of several decisions. Use trainer_mode=budgetalloc",
+            "an asynchronous trainer, whose batches hold groups of several decisions. Use "
+            "trainer_mode=budgetalloc",
         ),
         (
             bool(reward_model.enable) and not reward_model.enable_resource_pool,
-            "a colocated reward model, which scores a step at its end. Set reward.reward_model.enable_resource_pool="
+            "a colocated reward model, which scores a step at its end. Set "
+            "reward.reward_model.enable_resource_pool="
             "True, or use a policy that decides once a step, such as adaptive",
         ),
         (
@@ -180,5 +213,6 @@ def check_rounds(config: Any, policy: Policy, *, ahead: bool = False) -> None:
     for applies, what in refused:
         if applies:
             raise UnsupportedError(
-                f"{policy} decides in rounds, by rewards within the step. It does not work with {what}."
+                f"{policy} decides in rounds, by rewards within the step. It does not work with "
+                f"{what}."
             )

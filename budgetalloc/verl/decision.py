@@ -17,15 +17,16 @@ def rows_to_roll_out(
     prompts: Prompts | None,
     earlier: Mapping[Id, int] | None = None,
 ) -> tuple[list[int], list[Id], list[int]]:
-    """The rows from which the step generates, the prompt of each, and its rollouts. Rows of one prompt take turns.
+    """The rows from which the step generates, the prompt of each, and its rollouts. Rows of one
+    prompt take turns.
 
     Args:
         session: A session with a step.
         ids_R: The prompts that it requested.
         own_ids: The prompt of each row of the loader's batch.
         prompts: The dataset from which rows are taken; None takes the rows of the loader's batch.
-        earlier: For later requests of the step, the earlier requests of each prompt. The turns of a prompt then do not
-            depend on the other prompts of the request.
+        earlier: For later requests of the step, the earlier requests of each prompt. The turns of a
+            prompt then do not depend on the other prompts of the request.
     """
     seed = [session.policy.seed, session.policy.estimator.step]
     if earlier is None:
@@ -44,6 +45,8 @@ def rows_to_roll_out(
         rows: dict[Id, list[int]] = {}
         for at, name in enumerate(own_ids):
             rows.setdefault(name, []).append(at)
-        places_R = [rows[name][turn % len(rows[name])] for name, turn in zip(ids_R, turn_R, strict=True)]
+        places_R = [
+            rows[name][turn % len(rows[name])] for name, turn in zip(ids_R, turn_R, strict=True)
+        ]
     counted = Counter(zip(places_R, ids_R, strict=True))
     return [row for row, _ in counted], [name for _, name in counted], list(counted.values())

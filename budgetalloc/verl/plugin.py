@@ -1,4 +1,5 @@
-"""The entry point `verl.plugins`, which verl imports in every process: registers the trainer modes if needed."""
+"""The entry point `verl.plugins`, which verl imports in every process: registers the trainer modes
+if needed."""
 
 import importlib
 import logging
@@ -15,14 +16,16 @@ TRAINERS = "verl.trainer.ppo.v1"
 
 
 def register() -> None:
-    """Registers the trainer modes. If that fails, a warning says why, and verl goes on without them."""
+    """Registers the trainer modes. If that fails, a warning says why, and verl goes on without
+    them."""
     try:
         for name in ("sync_trainer", "async_trainer"):
             importlib.import_module(f"budgetalloc.verl.{name}")
     except Exception as error:
         version = getattr(sys.modules.get("verl"), "__version__", "of unknown version")
         logger.warning(
-            "verl %s has no trainer_mode=budgetalloc (%s: %s). Install verl 0.9.1, or a newer budgetalloc.",
+            "verl %s has no trainer_mode=budgetalloc (%s: %s). Install verl 0.9.1, or a newer "
+            "budgetalloc.",
             version,
             type(error).__name__,
             error,
@@ -30,7 +33,8 @@ def register() -> None:
 
 
 class AfterVerl(MetaPathFinder):
-    """Registers the trainer modes when verl's trainers are imported, which most of verl's processes never do."""
+    """Registers the trainer modes when verl's trainers are imported, which most of verl's processes
+    never do."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

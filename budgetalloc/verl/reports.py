@@ -24,8 +24,9 @@ def reports(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str
 
     Args:
         rows: The fields of each rollout's last output.
-        names: What may be reported: a key of `COUNTED`; an entry of the agent loop's `extra_fields`; or one of the
-            dictionary that the reward function returned. The first that has a value counts.
+        names: What may be reported: a key of `COUNTED`; an entry of the agent loop's
+            `extra_fields`; or one of the dictionary that the reward function returned. The first
+            that has a value counts.
 
     >>> row = {"num_turns": 6, "metrics": {"tool_calls": 1.5}, "extra_fields": {"reward_extra_info": {"judge": 0.25}}}
     >>> reports([row, {}], ["turns", "tool_seconds", "judge"])

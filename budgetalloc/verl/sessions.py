@@ -13,7 +13,8 @@ __all__ = ["Sessions"]
 
 @dataclass(frozen=True, eq=False)
 class Sessions:
-    """The sessions of a batch. A session is a rollout, whose agent loop returns one or more outputs, a row each.
+    """The sessions of a batch. A session is a rollout, whose agent loop returns one or more
+    outputs, a row each.
 
     Args:
         uids_R: The group of each rollout: verl's uid of the prompt's row in this step.
@@ -40,7 +41,10 @@ class Sessions:
 
     @classmethod
     def of(
-        cls, keys: Sequence[str], tags: Sequence[Mapping[str, Any]], uids: Sequence[str] | None = None
+        cls,
+        keys: Sequence[str],
+        tags: Sequence[Mapping[str, Any]],
+        uids: Sequence[str] | None = None,
     ) -> "Sessions":
         """The rollouts of these rows, in the order of the step's groups and of their sessions.
 
@@ -51,7 +55,8 @@ class Sessions:
             tags: Its tags.
             uids: The groups of the step; by default those of the rows, as they first appear.
         """
-        rows: dict[tuple[int, int], list[tuple[int, int]]] = {}  # of each session: outputs and their rows
+        # of each session: outputs and their rows
+        rows: dict[tuple[int, int], list[tuple[int, int]]] = {}
         named = [key.rsplit("_", 2) for key in keys]
         real = [row for row, tag in enumerate(tags) if not tag.get("is_padding", False)]
         uids = list(dict.fromkeys(named[row][0] for row in real)) if uids is None else uids
@@ -68,7 +73,11 @@ class Sessions:
         return cls(
             uids_R=[uids[group] for group, _ in ordered],
             last_R=np.array([max(rows[name])[1] for name in ordered], dtype=np.int64),
-            lengths_R=np.bincount(session_K[mine_K], lengths_K[mine_K], len(ordered)).astype(np.int64),
-            prompts_R=np.array([tags[min(rows[name])[1]].get("prompt_len", 0) for name in ordered], dtype=np.int64),
+            lengths_R=np.bincount(session_K[mine_K], lengths_K[mine_K], len(ordered)).astype(
+                np.int64
+            ),
+            prompts_R=np.array(
+                [tags[min(rows[name])[1]].get("prompt_len", 0) for name in ordered], dtype=np.int64
+            ),
             session_K=session_K,
         )

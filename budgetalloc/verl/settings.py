@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from budgetalloc.errors import BudgetallocError, InputError, check_flag, check_number, check_type, nearest, shown
+from budgetalloc.errors import (
+    BudgetallocError,
+    InputError,
+    check_flag,
+    check_number,
+    check_type,
+    nearest,
+    shown,
+)
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
 from budgetalloc.policies.pacing_policy import Paced, pacing_plan
@@ -21,10 +29,19 @@ __all__ = ["PENALTY", "REWARD", "Settings", "build"]
 logger = logging.getLogger(__name__)
 
 _OPTIONS = (*PLAIN, "domain", "quotas", "mixture")
-_OWN = ("pacing", "prompt_id", "features", "shadow", "ledger", "allow_dataset_change", "straggler_timeout")
+_OWN = (
+    "pacing",
+    "prompt_id",
+    "features",
+    "shadow",
+    "ledger",
+    "allow_dataset_change",
+    "straggler_timeout",
+)
 _KEYS = ("policy", *_OPTIONS, *_OWN)
 REWARD, PENALTY = "reward", "kl_penalty"
-"""The names of verl's own rewards: the reward function's score, and the penalty of `algorithm.use_kl_in_reward`."""
+"""The names of verl's own rewards: the reward function's score, and the penalty of
+`algorithm.use_kl_in_reward`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +51,12 @@ class Settings:
     Args:
         session: Runs the policy through the steps.
         prompt_id: The dataset column that holds prompt ids; None as in `AdaptiveGRPOCallback`.
-        features: Columns of the dataset, "text" or "run:PATH", as in `AdaptiveGRPOCallback`; None for no features.
+        features: Columns of the dataset, "text" or "run:PATH", as in `AdaptiveGRPOCallback`; None
+            for no features.
         ledger: A file to which every rollout is appended, or None.
         allow_dataset_change: Whether a run may resume with another dataset.
-        straggler_timeout: Seconds after which a batch of `budgetalloc_async` stops waiting for its oldest rollouts.
+        straggler_timeout: Seconds after which a batch of `budgetalloc_async` stops waiting for its
+            oldest rollouts.
 
     >>> settings = Settings.read({"policy": {"name": "knapsack", "seed": 1}, "floor": 0}, deviation=True, penalty=False)
     >>> session = settings.session
@@ -53,16 +72,19 @@ class Settings:
     straggler_timeout: float = 600.0
 
     @classmethod
-    def read(cls, given: Mapping[str, Any], *, deviation: bool, penalty: bool, ahead: bool = False) -> "Settings":
+    def read(
+        cls, given: Mapping[str, Any], *, deviation: bool, penalty: bool, ahead: bool = False
+    ) -> "Settings":
         """The settings of this node.
 
         Args:
             given: The node's keys and values, in plain Python types.
-            deviation: verl's `algorithm.norm_adv_by_std_in_grpo`. If False, advantages have scale "none", unless the
-                node has a `scale`.
-            penalty: verl's `algorithm.use_kl_in_reward`. If True, the total reward is the score and a penalty, and
-                success follows from the score.
-            ahead: Whether verl generates ahead of training. The candidates are then the prompts of the batch.
+            deviation: verl's `algorithm.norm_adv_by_std_in_grpo`. If False, advantages have scale
+                "none", unless the node has a `scale`.
+            penalty: verl's `algorithm.use_kl_in_reward`. If True, the total reward is the score and
+                a penalty, and success follows from the score.
+            ahead: Whether verl generates ahead of training. The candidates are then the prompts of
+                the batch.
 
         Raises:
             InputError: a key is unknown, or a value is out of range.
@@ -70,30 +92,49 @@ class Settings:
         given = {key: tuples(value) for key, value in given.items()}
         for key in given:
             if key not in _KEYS:
-                raise InputError(f"budgetalloc.{key} is unknown{nearest(key, _KEYS)} Use one of {', '.join(_KEYS)}.")
+                raise InputError(
+                    f"budgetalloc.{key} is unknown{nearest(key, _KEYS)} Use one of "
+                    f"{', '.join(_KEYS)}."
+                )
         policy = build(given.get("policy") or "adaptive")
         if given.get("pacing") is not None:
-            check_type("budgetalloc.pacing", given["pacing"], Mapping, "a mapping, as in configs/paced.yaml")
+            check_type(
+                "budgetalloc.pacing",
+                given["pacing"],
+                Mapping,
+                "a mapping, as in configs/paced.yaml",
+            )
             try:
                 policy = Paced(**vars(policy), plan=pacing_plan(given["pacing"])[1])
             except BudgetallocError as error:
-                raise type(error)(f"budgetalloc.pacing: {error}", argument=error.argument) from error
-        asked: dict[str, Any] = ({"candidates": 1} if ahead else {}) | ({"success": REWARD} if penalty else {})
+                raise type(error)(
+                    f"budgetalloc.pacing: {error}", argument=error.argument
+                ) from error
+        asked: dict[str, Any] = ({"candidates": 1} if ahead else {}) | (
+            {"success": REWARD} if penalty else {}
+        )
         asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
         if asked.get("cost") == "seconds":
             raise InputError(
-                "budgetalloc.cost=seconds: verl's steps are not timed. Use cost=tokens, or the seconds that rollouts "
+                "budgetalloc.cost=seconds: verl's steps are not timed. Use cost=tokens, or the "
+                "seconds that rollouts "
                 "report: cost={tokens: 1, tool_seconds: 200}."
             )
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
         if isinstance(success, str) and success not in names:
-            names = (*names, success)  # an entry of the reward function's dictionary, not a part of the total
+            # an entry of the reward function's dictionary, not a part of the total
+            names = (*names, success)
         options = Options.resolve(policy.needs, "group" if deviation else "none", asked)
         if other := other_scale(policy, options):
             logger.warning("%s", other)
         weights = [1.0 if name in (REWARD, PENALTY) else 0.0 for name in names]
         check_type("budgetalloc.ledger", given.get("ledger"), (str, type(None)), "a path")
-        check_type("budgetalloc.prompt_id", given.get("prompt_id"), (str, type(None)), "the name of a column")
+        check_type(
+            "budgetalloc.prompt_id",
+            given.get("prompt_id"),
+            (str, type(None)),
+            "the name of a column",
+        )
         allow = given.get("allow_dataset_change", False)
         check_flag("budgetalloc.allow_dataset_change", allow)
         if (features := given.get("features")) is not None:
@@ -103,11 +144,17 @@ class Settings:
                 raise InputError(f"budgetalloc.{error}") from error
         session = Session(policy, names, weights, resolved=options)
         if given.get("shadow") is not None:
-            session.shadow = _shadow(given["shadow"], session, "group" if deviation else "none", asked, ahead)
+            session.shadow = _shadow(
+                given["shadow"], session, "group" if deviation else "none", asked, ahead
+            )
         patience = given.get("straggler_timeout", cls.straggler_timeout)
-        patience = check_number("budgetalloc.straggler_timeout", patience, 0, math.inf, without=(0,))
+        patience = check_number(
+            "budgetalloc.straggler_timeout", patience, 0, math.inf, without=(0,)
+        )
         if not ahead and "straggler_timeout" in given:
-            raise InputError("budgetalloc.straggler_timeout is for trainer_mode=budgetalloc_async: leave it out.")
+            raise InputError(
+                "budgetalloc.straggler_timeout is for trainer_mode=budgetalloc_async: leave it out."
+            )
         return cls(session, given.get("prompt_id"), features, given.get("ledger"), allow, patience)
 
 
@@ -115,24 +162,29 @@ def _shadow(shadow: Any, run: Session, scale: str, asked: Mapping[str, Any], ahe
     """The policy that watches, with the options `asked` of the run."""
     if ahead:
         raise InputError(
-            f"budgetalloc.shadow={shown(shadow)}: verl decides several steps ahead in this mode. Use trainer_mode="
+            f"budgetalloc.shadow={shown(shadow)}: verl decides several steps ahead in this mode. "
+            "Use trainer_mode="
             "budgetalloc, or leave it out."
         )
     policy = policy_to_watch(build(shadow, "budgetalloc.shadow"), run.policy)
     options = options_to_watch(policy, scale, asked)
     if options.bounds.candidates != "all" and run.options.bounds.candidates == "all":
         raise InputError(
-            f"budgetalloc.shadow={shown(shadow)} chooses from the loader's batch, and {run.policy} from all prompts, "
-            "so that verl loads no batch. Use a shadow that chooses from all prompts, such as adaptive."
+            f"budgetalloc.shadow={shown(shadow)} chooses from the loader's batch, and {run.policy} "
+            "from all prompts, "
+            "so that verl loads no batch. Use a shadow that chooses from all prompts, such as "
+            "adaptive."
         )
-    return Shadow(Session(policy, run.scoring.names, run.scoring.weights, resolved=options, quiet=True))
+    return Shadow(
+        Session(policy, run.scoring.names, run.scoring.weights, resolved=options, quiet=True)
+    )
 
 
 def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     """The policy of this name, or of a mapping with `name` and the arguments of its function.
 
-    A name with dots is imported: a function that returns a `Policy`. Its argument `policy` may be another policy, by
-    name or mapping. Errors name the setting `name`.
+    A name with dots is imported: a function that returns a `Policy`. Its argument `policy` may be
+    another policy, by name or mapping. Errors name the setting `name`.
 
     >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
     3
@@ -141,7 +193,9 @@ def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     """
     asked = {"name": policy} if isinstance(policy, str) else policy
     if not isinstance(asked, Mapping) or not isinstance(asked.get("name"), str):
-        raise InputError(f"{name}={shown(policy)}: give a name of `budgetalloc methods`, or a mapping with it.")
+        raise InputError(
+            f"{name}={shown(policy)}: give a name of `budgetalloc methods`, or a mapping with it."
+        )
     options = {key: value for key, value in asked.items() if key != "name"}
     if "policy" in options:
         options["policy"] = build(options["policy"], f"{name}.policy")

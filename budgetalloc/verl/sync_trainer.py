@@ -1,4 +1,5 @@
-"""The trainer mode "budgetalloc" of verl: its synchronous trainer, with the prompts and counts of a policy."""
+"""The trainer mode "budgetalloc" of verl: its synchronous trainer, with the prompts and counts of a
+policy."""
 
 import time
 import uuid
@@ -28,17 +29,21 @@ __all__ = ["AdaptivePPOTrainer"]
 
 @register_trainer(MODE)
 class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
-    """verl's synchronous trainer with a policy for prompts and rollouts: `trainer.v1.trainer_mode=budgetalloc`.
+    """verl's synchronous trainer with a policy for prompts and rollouts:
+    `trainer.v1.trainer_mode=budgetalloc`.
 
-    A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy, or those of `pacing`. The node
-    `budgetalloc` of the configuration holds the policy and the settings that `Settings.read` takes. `pacing` is a
-    mapping as in configs/paced.yaml. `success` names an entry of the dictionary that the reward function returns with
-    the score, or is a threshold on the score. Validation and the length of an epoch are verl's own. An epoch need not
-    visit every prompt.
+    A step has `data.train_batch_size` times `rollout.n` rollouts, as without the policy, or those
+    of `pacing`. The node `budgetalloc` of the configuration holds the policy and the settings that
+    `Settings.read` takes. `pacing` is a mapping as in configs/paced.yaml. `success` names an entry
+    of the dictionary that the reward function returns with the score, or is a threshold on the
+    score. Validation and the length of an epoch are verl's own. An epoch need not visit every
+    prompt.
 
     Raises:
-        UnsupportedError: verl lacks a method that is replaced, or a setting of verl or the policy is not supported.
-        InputError: a setting is invalid. BudgetError: floor, cap, min_group and quantum contradict each other.
+        UnsupportedError: verl lacks a method that is replaced, or a setting of verl or the policy
+            is not supported.
+        InputError: a setting is invalid. BudgetError: floor, cap, min_group and quantum contradict
+            each other.
     """
 
     verl_mode = "sync"
@@ -58,11 +63,17 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         if candidates != "all":
             batch = super()._next_train_batch(num_prompts)
             ids = self._names_of(batch)
-        rollouts = self.policy.rollouts(self._rollouts) if isinstance(self.policy, Paced) else self._rollouts
+        rollouts = (
+            self.policy.rollouts(self._rollouts)
+            if isinstance(self.policy, Paced)
+            else self._rollouts
+        )
         self.session.begin(ids, rollouts, self._group)
         self._groups, self._loaded, self._own_ids = Groups(self.session), batch, ids
         if self.options.keep_batch:
-            self._groups.add(dict(zip(column(batch, "uid"), ids, strict=True)), [self._group] * len(ids))
+            self._groups.add(
+                dict(zip(column(batch, "uid"), ids, strict=True)), [self._group] * len(ids)
+            )
         else:
             batch = self._batch_for(self.session.request())
             if candidates == 1:
@@ -72,7 +83,8 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         return batch
 
     def _batch_for(self, ids_R: list[Id], earlier: Mapping[Id, int] | None = None) -> Any:
-        """Rows and counts for these rollouts, each a group. `earlier` is as in `rows_to_roll_out`."""
+        """Rows and counts for these rollouts, each a group. `earlier` is as in
+        `rows_to_roll_out`."""
         from_loader = self.options.bounds.candidates == 1
         prompts = None if from_loader else self.prompts
         rows, ids, counts = rows_to_roll_out(self.session, ids_R, self._own_ids, prompts, earlier)
@@ -81,7 +93,9 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         else:
             batch = tensordict_utils.index_select_tensor_dict(self._loaded, rows)
             if earlier is not None:
-                tensordict_utils.assign_non_tensor_stack(batch, "uid", [str(uuid.uuid4()) for _ in rows])
+                tensordict_utils.assign_non_tensor_stack(
+                    batch, "uid", [str(uuid.uuid4()) for _ in rows]
+                )
         batch["__rollout_n__"] = torch.as_tensor(counts)
         self._groups.add(dict(zip(column(batch, "uid"), ids, strict=True)), counts)
         return batch
@@ -89,12 +103,15 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
     def _batch_of(self, rows: list[int]) -> Any:
         """Rows of the dataset, in the form of verl's loader."""
         columns = collate_fn([self.train_dataset[row] for row in rows])
-        columns["uid"] = np.array([str(uuid.uuid4()) for _ in rows], dtype=object)  # verl splits its keys at "_"
+        # verl splits its keys at "_"
+        columns["uid"] = np.array([str(uuid.uuid4()) for _ in rows], dtype=object)
         batch = tensordict_utils.get_tensordict(columns)
         tensordict_utils.assign_non_tensor_data(batch, "global_steps", self.global_steps)
         return batch
 
-    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> Any:
+    def _step_once(
+        self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int
+    ) -> Any:
         if self._in_rounds:
             with marked_timer("gen", timing_raw, color="red"):
                 self._generate_rest()
@@ -105,7 +122,8 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         return not self.options.keep_batch and self.session.step.in_rounds()
 
     def _generate_rest(self) -> None:
-        """Generates what the policy requests by the outcomes of the groups that have ended, until they all have."""
+        """Generates what the policy requests by the outcomes of the groups that have ended, until
+        they all have."""
         groups = self._groups
         while groups.running:
             tags = transfer_queue.tags("train")
@@ -132,7 +150,8 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
             self._kept_R = np.sort(rows_to_train_on(self.policy, self.batch, self._rollouts))
             if len(set(self._kept_R.tolist())) < len(self._kept_R):
                 raise UnsupportedError(
-                    f"{self.policy} trains on a rollout several times, and verl's TransferQueue has each once. Use "
+                    f"{self.policy} trains on a rollout several times, and verl's TransferQueue "
+                    "has each once. Use "
                     "another policy, or TRL."
                 )
             batch = transfer_queue.without(batch, sessions, self._kept_R)

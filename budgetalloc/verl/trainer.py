@@ -34,7 +34,8 @@ MODE = "budgetalloc"
 
 
 class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
-    """Attaches a policy to a trainer of verl: settings, prompt ids, scores, the end of a step, and checkpoints.
+    """Attaches a policy to a trainer of verl: settings, prompt ids, scores, the end of a step, and
+    checkpoints.
 
     A subclass lists this class before one of verl's trainers among its bases.
     """
@@ -45,13 +46,21 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         check_verl(PPOTrainer, verl.__version__)
         ahead = self.verl_mode != "sync"
         given = OmegaConf.to_container(OmegaConf.create(config.get(MODE) or {}), resolve=True)
-        deviation, penalty = config.algorithm.get("norm_adv_by_std_in_grpo", True), config.algorithm.use_kl_in_reward
+        deviation, penalty = (
+            config.algorithm.get("norm_adv_by_std_in_grpo", True),
+            config.algorithm.use_kl_in_reward,
+        )
         self.settings = Settings.read(given, deviation=deviation, penalty=penalty, ahead=ahead)
         check_ledger(self.settings.ledger)
         self.session = self.settings.session
-        self.policy, self.options, self.scoring = self.session.policy, self.session.options, self.session.scoring
+        self.policy, self.options, self.scoring = (
+            self.session.policy,
+            self.session.options,
+            self.session.scoring,
+        )
         check_config(config, self.policy, self.options, need_critic(config), ahead=ahead)
-        config.trainer.v1.trainer_mode = self.verl_mode  # verl compares it with the names of its own modes
+        # verl compares it with the names of its own modes
+        config.trainer.v1.trainer_mode = self.verl_mode
         super().__init__(config)
         self._group: int = config.actor_rollout_ref.rollout.n
         self._rollouts: int = config.data.train_batch_size * self._group
@@ -65,13 +74,16 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         dataset = self.train_dataset
         if not hasattr(dataset, "dataframe"):
             raise UnsupportedError(
-                f"The train dataset is a {type(dataset).__name__} without the attribute `dataframe`, from which the "
+                f"The train dataset is a {type(dataset).__name__} without the attribute "
+                "`dataframe`, from which the "
                 "prompts are named. Use verl's RLHFDataset or a subclass."
             )
         self.prompts = Prompts(dataset.dataframe, self.settings.prompt_id, dataset.prompt_key)
         self.prompts.check()
         features, ledger = self.settings.features, self.settings.ledger
-        self.policy = self.session.policy = policy_with_features(self.policy, self.prompts, features, ledger)
+        self.policy = self.session.policy = policy_with_features(
+            self.policy, self.prompts, features, ledger
+        )
         self._name_column = self.prompts.column or self.prompts.text
         pool = self.prompts.pool
         self.session.pool = () if self.options.bounds.candidates == 1 else pool
@@ -81,7 +93,9 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
                 check_rounds(self.config, self.policy, ahead=self.verl_mode != "sync")
             if shared := self.prompts.shared_ids_warning():
                 logger.warning(shared)
-        quotas = self.session.quotas = self.options.quotas_of(self.prompts, self.policy, self._rollouts, self._group)
+        quotas = self.session.quotas = self.options.quotas_of(
+            self.prompts, self.policy, self._rollouts, self._group
+        )
         if (shadow := self.session.shadow) is not None:
             shadow.adopt(self.policy, self.prompts, self._rollouts, self._group)
             shadow.choose_from(self.prompts)
@@ -89,7 +103,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             for rollouts in possible_step_sizes(self.policy, self._rollouts):
                 quotas.check(self.policy, self.options.bounds, rollouts, self._group)
 
-    # --- a step ------------------------------------------------------------------------------------------------------
+    # --- a step
+    # ------------------------------------------------------------------------------------------------------
 
     def _names_of(self, batch: Any) -> list[Id]:
         """The prompt of each row of the loader's batch."""
@@ -108,12 +123,19 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             return
         scores_RF = transfer_queue.scores(batch, sessions, self.scoring.names)
         reported = self.session.costs.reported
-        costs_R = None if reported is None else transfer_queue.costs(batch, sessions, reported.names)
+        costs_R = (
+            None if reported is None else transfer_queue.costs(batch, sessions, reported.names)
+        )
         prompts_R = None if self.options.cost is None else sessions.prompts_R
-        self.session.observe(ids_R, scores_RF, sessions.lengths_R, prompt_lengths_R=prompts_R, costs_R=costs_R)
+        self.session.observe(
+            ids_R, scores_RF, sessions.lengths_R, prompt_lengths_R=prompts_R, costs_R=costs_R
+        )
 
-    def _finish(self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray) -> Any:
-        """Ends the policy's step, and puts its advantages for the rows `kept_R` of `self.batch` into verl's batch."""
+    def _finish(
+        self, batch: Any, metrics: dict[str, Any], sessions: Sessions, kept_R: IntArray
+    ) -> Any:
+        """Ends the policy's step, and puts its advantages for the rows `kept_R` of `self.batch`
+        into verl's batch."""
         started = time.perf_counter()
         if self.options.baseline is None:
             advantages_R = transfer_queue.advantages(batch, sessions)
@@ -125,13 +147,16 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
         return batch
 
-    # --- the ledger and checkpoints ----------------------------------------------------------------------------------
+    # --- the ledger and checkpoints
+    # ----------------------------------------------------------------------------------
 
     def on_train_begin(self) -> None:
         """Opens the ledger at the first step of this run."""
         super().on_train_begin()
         if self.settings.ledger is not None:
-            self.session.written = [LogWriter(self.settings.ledger, self.global_steps, self.prompts.texts)]
+            self.session.written = [
+                LogWriter(self.settings.ledger, self.global_steps, self.prompts.texts)
+            ]
 
     def _save_checkpoint(self) -> None:
         """Writes the beliefs first, because verl's own method marks the checkpoint as complete."""

@@ -16,7 +16,17 @@ from budgetalloc.verl.reports import fields_of, reports
 from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import PENALTY, REWARD
 
-__all__ = ["advantages", "column", "costs", "ended", "of_groups", "put_advantages", "scores", "tags", "without"]
+__all__ = [
+    "advantages",
+    "column",
+    "costs",
+    "ended",
+    "of_groups",
+    "put_advantages",
+    "scores",
+    "tags",
+    "without",
+]
 
 
 def tags(partition_id: str) -> dict[str, dict[str, Any]]:
@@ -30,45 +40,66 @@ def ended(tags_of: Mapping[str, Mapping[str, Any]], uids: Iterable[str]) -> list
     return [uid for uid in uids if tags_of.get(uid, {}).get("status") in ("finished", "failure")]
 
 
-def of_groups(tags_of: Mapping[str, Mapping[str, Any]], uids: Iterable[str], partition_id: str) -> Any:
+def of_groups(
+    tags_of: Mapping[str, Mapping[str, Any]], uids: Iterable[str], partition_id: str
+) -> Any:
     """The rows of these groups as a batch."""
     wanted = set(uids)
-    keys = [key for key, tag in tags_of.items() if not tag.get("is_prompt") and key.split("_")[0] in wanted]
-    return tq.KVBatchMeta(partition_id=partition_id, keys=keys, tags=[dict(tags_of[key]) for key in keys])
+    keys = [
+        key
+        for key, tag in tags_of.items()
+        if not tag.get("is_prompt") and key.split("_")[0] in wanted
+    ]
+    return tq.KVBatchMeta(
+        partition_id=partition_id, keys=keys, tags=[dict(tags_of[key]) for key in keys]
+    )
 
 
 def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
-    """The rewards of each rollout by name, shape (R, F): verl's score, its KL penalty, entries of `reward_extra_info`.
+    """The rewards of each rollout by name, shape (R, F): verl's score, its KL penalty, entries of
+    `reward_extra_info`.
 
     Raises:
         InputError: the reward function returned no number of this name.
     """
     keys = [batch.keys[row] for row in sessions.last_R.tolist()]
     extra = [name for name in names if name not in (REWARD, PENALTY)]
-    fields = ["rm_scores", *(["token_level_rewards"] * (PENALTY in names)), *(["extra_fields"] * bool(extra))]
+    fields = [
+        "rm_scores",
+        *(["token_level_rewards"] * (PENALTY in names)),
+        *(["extra_fields"] * bool(extra)),
+    ]
     data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
     columns = {REWARD: _sums(data["rm_scores"])}
     if PENALTY in names:
         columns[PENALTY] = _sums(data["token_level_rewards"]) - columns[REWARD]
-    infos = [_plain(value).get("reward_extra_info", {}) for value in data["extra_fields"]] if extra else []
+    infos = (
+        [_plain(value).get("reward_extra_info", {}) for value in data["extra_fields"]]
+        if extra
+        else []
+    )
     for name in extra:
         if not all(name in info for info in infos):
             raise InputError(
-                f"+budgetalloc.success={name}: the reward function returned no {name!r} next to the score, only "
-                f"{sorted(set().union(*infos))}. Return a dictionary with 'score' and {name!r}, or use another name."
+                f"+budgetalloc.success={name}: the reward function returned no {name!r} next to "
+                "the score, only "
+                f"{sorted(set().union(*infos))}. Return a dictionary with 'score' and {name!r}, or "
+                "use another name."
             )
         columns[name] = np.array([info[name] for info in infos], dtype=np.float64)
     return np.stack([columns[name] for name in names], axis=1)
 
 
 def costs(batch: Any, sessions: Sessions, names: Sequence[str]) -> dict[str, list[Any]] | None:
-    """What each rollout reported of these names (`verl.reports`); None without names. A field that verl does not have
-    counts as not reported."""
+    """What each rollout reported of these names (`verl.reports`); None without names. A field that
+    verl does not have counts as not reported."""
     keys = [batch.keys[row] for row in sessions.last_R.tolist()]
     rows: list[dict[str, Any]] = [{} for _ in keys]
     for field in fields_of(names):
         try:
-            data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=[field])[field]
+            data = tq.kv_batch_get(
+                keys=keys, partition_id=batch.partition_id, select_fields=[field]
+            )[field]
         except (KeyError, ValueError, RuntimeError):
             continue
         for row, value in zip(rows, data, strict=True):
@@ -97,9 +128,12 @@ def without(batch: Any, sessions: Sessions, kept_R: IntArray) -> Any:
 
 
 def advantages(batch: Any, sessions: Sessions) -> FloatArray:
-    """verl's own advantage of each rollout, the mean over the tokens of its last output, shape (R,)."""
+    """verl's own advantage of each rollout, the mean over the tokens of its last output, shape
+    (R,)."""
     keys = [batch.keys[row] for row in sessions.last_R.tolist()]
-    data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["advantages", "response_mask"])
+    data = tq.kv_batch_get(
+        keys=keys, partition_id=batch.partition_id, select_fields=["advantages", "response_mask"]
+    )
     tokens = [mask.sum().clamp(min=1) for mask in data["response_mask"].unbind()]
     sums = (values.double().sum() for values in data["advantages"].unbind())
     return np.array([float(total / count) for total, count in zip(sums, tokens, strict=True)])
@@ -107,11 +141,16 @@ def advantages(batch: Any, sessions: Sessions) -> FloatArray:
 
 def put_advantages(batch: Any, sessions: Sessions, advantages_R: FloatArray) -> Any:
     """Writes the advantage of each rollout to the tokens of all its outputs; padding rows get 0."""
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask"])
+    data = tq.kv_batch_get(
+        keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask"]
+    )
     mask = data["response_mask"]
-    advantages_K = np.append(advantages_R, 0.0)[sessions.session_K]  # a padding row has session -1, the last entry
+    # a padding row has session -1, the last entry
+    advantages_K = np.append(advantages_R, 0.0)[sessions.session_K]
     padded = mask.float().to_padded_tensor(0.0)
-    values = response_to_nested(torch.as_tensor(advantages_K, dtype=torch.float32)[:, None] * padded, mask)
+    values = response_to_nested(
+        torch.as_tensor(advantages_K, dtype=torch.float32)[:, None] * padded, mask
+    )
     fields = TensorDict({"advantages": values, "returns": values.clone()}, batch_size=len(batch))
     return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 

@@ -1,4 +1,5 @@
-"""`budgetalloc check`: runs a training script up to `GRPOTrainer.train()`, and says what the training would do."""
+"""`budgetalloc check`: runs a training script up to `GRPOTrainer.train()`, and says what the
+training would do."""
 
 import argparse
 import inspect
@@ -22,7 +23,8 @@ class ReachedTrain(BaseException):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the script with its arguments, and prints what it would train. Returns 1 if the script fails."""
+    """Runs the script with its arguments, and prints what it would train. Returns 1 if the script
+    fails."""
     if not args.script.is_file():
         raise InputError(f"{args.script}: there is no such file. Give the script that trains.")
     grpo_trainer = imported("trl", "budgetalloc check", "trl").GRPOTrainer
@@ -36,21 +38,33 @@ def run(args: argparse.Namespace) -> int:
         traceback.print_exc()
         return 1
     if trainer is None:
-        raise InputError(f"{args.script} ended without a call of GRPOTrainer.train(). Give the script that trains.")
-    callbacks = [each for each in trainer.callback_handler.callbacks if isinstance(each, AdaptiveGRPOCallback)]
+        raise InputError(
+            f"{args.script} ended without a call of GRPOTrainer.train(). Give the script that "
+            "trains."
+        )
+    callbacks = [
+        each
+        for each in trainer.callback_handler.callbacks
+        if isinstance(each, AdaptiveGRPOCallback)
+    ]
     if not callbacks:
         raise InputError(
             f"{args.script} attaches no AdaptiveGRPOCallback. Before train(), write "
             "trainer.add_callback(AdaptiveGRPOCallback(trainer))."
         )
-    lines = textwrap.TextWrapper(100, subsequent_indent=" " * 12, break_on_hyphens=False, break_long_words=False)
+    lines = textwrap.TextWrapper(
+        100, subsequent_indent=" " * 12, break_on_hyphens=False, break_long_words=False
+    )
     for name, text in _described(callbacks[0], given[callbacks[0]]):
         print(lines.fill(f"{name:<12}{text}"))
     return 0
 
 
-def _run_to_train(script: Path, argv: list[str], kind: type) -> tuple[Any, dict[Any, dict[str, Any]]]:
-    """The trainer of this kind whose `train()` the script calls, or None, and the arguments of each callback."""
+def _run_to_train(
+    script: Path, argv: list[str], kind: type
+) -> tuple[Any, dict[Any, dict[str, Any]]]:
+    """The trainer of this kind whose `train()` the script calls, or None, and the arguments of each
+    callback."""
     from budgetalloc.trl import AdaptiveGRPOCallback
     from budgetalloc.trl.patching import patched_attribute
 
@@ -96,7 +110,11 @@ def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]
         for name, parameter in inspect.signature(type(callback)).parameters.items()
         if name not in ("trainer", "policy")
     }
-    changed = [f"{name}={shown(given[name])}" for name in defaults if given.get(name, defaults[name]) != defaults[name]]
+    changed = [
+        f"{name}={shown(given[name])}"
+        for name in defaults
+        if given.get(name, defaults[name]) != defaults[name]
+    ]
     yield "changed", f"{', '.join(changed) or 'nothing'} (options that are not the default)"
     if warning := unaligned_saves(Facts.of(callback.trainer, callback.prompts)):
         yield "warning", warning
@@ -109,7 +127,8 @@ def _success(scoring: Any) -> str:
     names = list(scoring.names)
     if scoring.rule is None:
         return (
-            f"is chosen from the first rewards of {', '.join(names)}: the functions of the largest weight that return "
+            f"is chosen from the first rewards of {', '.join(names)}: the functions of the largest "
+            "weight that return "
             "only 0 and 1, or else the total reward. Pass success= to name it."
         )
     if scoring.success is None and len(names) == 1:
@@ -118,8 +137,14 @@ def _success(scoring: Any) -> str:
 
 
 def _first_step(callback: Any) -> str:
-    """How many rollouts of how many prompts the first step would draw: it is decided as the training would."""
-    trainer, session, prompts, options = callback.trainer, callback.session, callback.prompts, callback.options
+    """How many rollouts of how many prompts the first step would draw: it is decided as the
+    training would."""
+    trainer, session, prompts, options = (
+        callback.trainer,
+        callback.session,
+        callback.prompts,
+        callback.options,
+    )
     rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
     if callback._unobserved is not None:
         return f"{rollouts} rollouts of {rollouts // group} prompts. {callback._unobserved}"
@@ -132,7 +157,11 @@ def _first_step(callback: Any) -> str:
     if not options.keep_batch:
         ids_R = session.request()
     sizes = Counter(ids_R).values()
-    later = ", and more once these are scored" if not options.keep_batch and session.step.in_rounds() else ""
+    later = (
+        ", and more once these are scored"
+        if not options.keep_batch and session.step.in_rounds()
+        else ""
+    )
     each = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
     among = len(session.step.ids_P)
     drawn = f"{len(ids_R)} rollouts of {len(sizes)} prompts among {among}, {each} of each"

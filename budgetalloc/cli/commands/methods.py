@@ -14,7 +14,10 @@ __all__ = ["run"]
 def run(args: argparse.Namespace) -> None:
     """Prints the table, or the same as JSON."""
     names = ("name", "decides", "formula", "source", "checked", "starves", "note")
-    rows = [{name: getattr(method, name) for name in names} | {"needs": method.needs()} for method in METHODS]
+    rows = [
+        {name: getattr(method, name) for name in names} | {"needs": method.needs()}
+        for method in METHODS
+    ]
     print(json.dumps(rows, indent=1) if args.json else _table())
 
 
@@ -25,8 +28,17 @@ def _table(width: int = 120) -> str:
     lines = [f"{len(METHODS)} methods, {published()} of them published."]
     titles = ("method", "rule", "source", "checked against", "asks of a trainer")
     for decides, what in SECTIONS.items():
-        cells = [(m.name, m.formula, m.source, m.checked, m.asks()) for m in METHODS if m.decides == decides]
-        lines += ["", f"{decides.capitalize()}: {what[0].lower()}{what[1:]}", "", *_wrapped(titles, sizes)]
+        cells = [
+            (m.name, m.formula, m.source, m.checked, m.asks())
+            for m in METHODS
+            if m.decides == decides
+        ]
+        lines += [
+            "",
+            f"{decides.capitalize()}: {what[0].lower()}{what[1:]}",
+            "",
+            *_wrapped(titles, sizes),
+        ]
         lines += [line for cell in cells for line in _wrapped(cell, sizes)]
     return "\n".join(lines)
 
@@ -35,4 +47,7 @@ def _wrapped(cells: Sequence[str], sizes: Sequence[int]) -> list[str]:
     """One row of a table, on as many lines as its longest cell needs."""
     parts = [textwrap.wrap(text, size) for text, size in zip(cells, sizes, strict=True)]
     lines = itertools.zip_longest(*parts, fillvalue="")
-    return ["  ".join(f"{part:<{size}}" for part, size in zip(line, sizes, strict=True)).rstrip() for line in lines]
+    return [
+        "  ".join(f"{part:<{size}}" for part, size in zip(line, sizes, strict=True)).rstrip()
+        for line in lines
+    ]

@@ -17,24 +17,52 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {
-    "first_run": Recipe("integrations/trl/first_run.py", "TRL: a tiny model on a CPU, uniform and adaptive"),
-    "trl": Recipe("integrations/trl/train.py", "TRL: your model and data, with the settings of a YAML file"),
+    "first_run": Recipe(
+        "integrations/trl/first_run.py", "TRL: a tiny model on a CPU, uniform and adaptive"
+    ),
+    "trl": Recipe(
+        "integrations/trl/train.py", "TRL: your model and data, with the settings of a YAML file"
+    ),
     "trl.yaml": Recipe("configs/trl_adaptive.yaml", "settings of that script"),
-    "gsm8k": Recipe("integrations/trl/gsm8k.py", "TRL: a right answer and a format, two reward functions"),
-    "domains": Recipe("integrations/trl/domains.py", "TRL: several domains, with quotas or learned shares"),
-    "reward_model": Recipe("integrations/trl/reward_model.py", "TRL: a reward model, with a range or without"),
-    "tools": Recipe("integrations/trl/tools.py", "TRL: an environment of several turns with a tool"),
-    "shadow": Recipe("integrations/trl/shadow.py", "TRL: uniform groups, and what another policy would change"),
-    "agent": Recipe("integrations/trl/agent.py", "TRL: an agent whose turns differ, with a budget in cost"),
+    "gsm8k": Recipe(
+        "integrations/trl/gsm8k.py", "TRL: a right answer and a format, two reward functions"
+    ),
+    "domains": Recipe(
+        "integrations/trl/domains.py", "TRL: several domains, with quotas or learned shares"
+    ),
+    "reward_model": Recipe(
+        "integrations/trl/reward_model.py", "TRL: a reward model, with a range or without"
+    ),
+    "tools": Recipe(
+        "integrations/trl/tools.py", "TRL: an environment of several turns with a tool"
+    ),
+    "shadow": Recipe(
+        "integrations/trl/shadow.py", "TRL: uniform groups, and what another policy would change"
+    ),
+    "agent": Recipe(
+        "integrations/trl/agent.py", "TRL: an agent whose turns differ, with a budget in cost"
+    ),
     "verl": Recipe("integrations/verl/train.sh", "verl: GSM8K on one node of 8 GPUs"),
-    "verl.yaml": Recipe("integrations/verl/gsm8k.yaml", "settings of that script: gsm8k.yaml, in the same folder"),
+    "verl.yaml": Recipe(
+        "integrations/verl/gsm8k.yaml", "settings of that script: gsm8k.yaml, in the same folder"
+    ),
     "log": Recipe("integrations/log/decide.py", "the log of a finished run: what to compare next"),
-    "plain_loop": Recipe("integrations/plain_loop/plain_loop.py", "a loop of your own, with transformers alone"),
-    "tinker": Recipe("integrations/tinker/budgetalloc_tinker.py", "tinker-cookbook: your RLDataset, wrapped"),
-    "trinity": Recipe("integrations/trinity/budgetalloc_trinity.py", "Trinity-RFT: which prompts, by its selector"),
+    "plain_loop": Recipe(
+        "integrations/plain_loop/plain_loop.py", "a loop of your own, with transformers alone"
+    ),
+    "tinker": Recipe(
+        "integrations/tinker/budgetalloc_tinker.py", "tinker-cookbook: your RLDataset, wrapped"
+    ),
+    "trinity": Recipe(
+        "integrations/trinity/budgetalloc_trinity.py", "Trinity-RFT: which prompts, by its selector"
+    ),
     "art": Recipe("integrations/art/budgetalloc_art.py", "ART: groups of trajectories"),
-    "knapsack.yaml": Recipe("configs/knapsack.yaml", "settings of a knapsack inside the batch, for replay and demo"),
-    "paced.yaml": Recipe("configs/paced.yaml", "settings of a budget that grows over the run, for replay"),
+    "knapsack.yaml": Recipe(
+        "configs/knapsack.yaml", "settings of a knapsack inside the batch, for replay and demo"
+    ),
+    "paced.yaml": Recipe(
+        "configs/paced.yaml", "settings of a budget that grows over the run, for replay"
+    ),
 }
 
 
@@ -47,7 +75,9 @@ def run(args: argparse.Namespace) -> None:
     elif args.name in RECIPES:
         print(text_of(args.name), end="")
     else:
-        raise InputError(f"{shown(args.name)}: no such recipe. The recipes are {', '.join(RECIPES)}.")
+        raise InputError(
+            f"{shown(args.name)}: no such recipe. The recipes are {', '.join(RECIPES)}."
+        )
 
 
 def text_of(name: str) -> str:

@@ -26,11 +26,16 @@ SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most
 SHARES |= {name: name for name in ("modelled", "signal")}
 HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
 MEANING = (
-    "Mixed groups have unequal rewards, and therefore a gradient under a group baseline. In brackets are 95 % "
-    "intervals over seeds, that is over other draws from the same log. `At least` counts a group as mixed if its "
-    "logged rewards are unequal, `at most` also if one of its rewards was modelled. Groups of one are never mixed, "
-    "even where a posterior baseline gives them a gradient: a policy that may request them has no share of mixed "
-    "groups (-). The signal, the mean of 4 times the variance of a prompt's success, is defined for groups of any size."
+    "Mixed groups have unequal rewards, and therefore a gradient under a group baseline. In "
+    "brackets are 95 % "
+    "intervals over seeds, that is over other draws from the same log. `At least` counts a group "
+    "as mixed if its "
+    "logged rewards are unequal, `at most` also if one of its rewards was modelled. Groups of one "
+    "are never mixed, "
+    "even where a posterior baseline gives them a gradient: a policy that may request them has no "
+    "share of mixed "
+    "groups (-). The signal, the mean of 4 times the variance of a prompt's success, is defined "
+    "for groups of any size."
 )
 
 
@@ -50,13 +55,18 @@ def run(args: argparse.Namespace) -> None:
     policies = chosen(args.policy, config)
     instead = {}
     if config:
-        instead = {"prompt": config.callback.get("prompt_id"), "reward_range": config.callback.get("reward_range")}
+        instead = {
+            "prompt": config.callback.get("prompt_id"),
+            "reward_range": config.callback.get("reward_range"),
+        }
     reading = opened(args, **instead)
     ledger = with_unit_rewards(reading)
     world = Replay(ledger)
     rollouts, prompts, steps = terms(args, config, ledger, world)
     group = max(rollouts // prompts, 1)
-    budgets = {name: rival.bounds.budget(rollouts, prompts, group) for name, rival in policies.items()}
+    budgets = {
+        name: rival.bounds.budget(rollouts, prompts, group) for name, rival in policies.items()
+    }
     with bar("replaying", len(policies) * args.seeds, "runs") as move:
         table = summarise(
             seen
@@ -83,7 +93,9 @@ def run(args: argparse.Namespace) -> None:
             "doubts": list(reading.notes.doubts),
             "step": {"rollouts": rollouts, "prompts": prompts},
             "settings": {name: rival.as_dict() for name, rival in policies.items()},
-            "policies": [row | {"min_group": budgets[row["policy"]].smallest_group} for row in table],
+            "policies": [
+                row | {"min_group": budgets[row["policy"]].smallest_group} for row in table
+            ],
             "limits": list(LIMITS),
         }
     )
@@ -91,7 +103,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Config]:
-    """The policies in the order of the table: those named on the command line, then the policy of the file."""
+    """The policies in the order of the table: those named on the command line, then the policy of
+    the file."""
     names = names or ([POLICIES[0]] if config else POLICIES)
     configs = {name: config.rival(name) if config else Config.of(name) for name in names}
     if config is not None:
@@ -104,13 +117,16 @@ def with_unit_rewards(reading: Ledger) -> Ledger:
     """The whole log, with success in [0, 1] as rewards. Adds a note if it maps the rewards."""
     if not len(reading):
         left = "".join(f" {text}: {count}." for text, count in reading.notes.items())
-        raise InputError(f"{reading.path}: this {reading.kind} log contains no rollout that can be read.{left}")
+        raise InputError(
+            f"{reading.path}: this {reading.kind} log contains no rollout that can be read.{left}"
+        )
     with contextlib.suppress(InputError):  # rewards are outside [0, 1], and the log has no range
         return unit_rewards(reading, None)
     rewards_R = reading.frame["reward"].to_numpy()
     low, high = float(np.nanmin(rewards_R)), float(np.nanmax(rewards_R))
     reading.notes[
-        f"rewards from {low:g} to {high:g} taken as the range from failure to success: see --reward-range"
+        f"rewards from {low:g} to {high:g} taken as the range from failure to success: see "
+        "--reward-range"
     ] = 1
     return unit_rewards(reading, (low, high))
 
@@ -118,19 +134,22 @@ def with_unit_rewards(reading: Ledger) -> Ledger:
 def terms(
     args: argparse.Namespace, config: Config | None, ledger: Ledger, world: Replay
 ) -> tuple[int, int, int | None]:
-    """Rollouts and prompts of a step, and the number of steps: from the options, the file or the log, in this order."""
+    """Rollouts and prompts of a step, and the number of steps: from the options, the file or the
+    log, in this order."""
     steps: int | None = args.steps
     if config is not None and config.plan:
         if args.rollouts is not None:
             raise InputError(
-                f"--rollouts {args.rollouts}: the pacing in {args.config} sets the rollouts of each step. Leave out "
+                f"--rollouts {args.rollouts}: the pacing in {args.config} sets the rollouts of "
+                "each step. Leave out "
                 "--rollouts."
             )
         plan = config.plan[:steps]
         steps, needed = len(plan), sum(plan[:-1])
         if needed >= world.rollouts:
             raise InputError(
-                f"{args.config}: pacing: the first {steps - 1} steps spend {needed} rollouts, and the log has "
+                f"{args.config}: pacing: the first {steps - 1} steps spend {needed} rollouts, and "
+                "the log has "
                 f"{world.rollouts}. Use fewer --steps, or a smaller pacing.rollouts."
             )
         portion = config.bounds.quantum
@@ -141,9 +160,14 @@ def terms(
         rollouts = given or max(int(np.median(rows_S)), 2)
     if rollouts > world.rollouts:
         raise InputError(
-            f"{rollouts} rollouts a step: the whole log has {world.rollouts}. Use --rollouts with a smaller number."
+            f"{rollouts} rollouts a step: the whole log has {world.rollouts}. Use --rollouts with "
+            "a smaller number."
         )
-    return rollouts, args.prompts or min(max(rollouts // max(world.group, 1), 1), len(world.ids)), steps
+    return (
+        rollouts,
+        args.prompts or min(max(rollouts // max(world.group, 1), 1), len(world.ids)),
+        steps,
+    )
 
 
 def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
@@ -153,27 +177,47 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
     wrapped = partial(textwrap.wrap, width=width)
     seeds = f"{rows[0]['seeds']} {'seeds' if rows[0]['seeds'] > 1 else 'seed'}"
     lines = [
-        f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, {answer['prompts']:,} prompts.",
-        *(line for text in answer["doubts"] for line in wrapped(f"CAREFUL: {text}: {answer['notes'][text]:,}")),
-        f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} rollouts{' on average' if paced else ''} and "
+        f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, "
+        f"{answer['prompts']:,} prompts.",
+        *(
+            line
+            for text in answer["doubts"]
+            for line in wrapped(f"CAREFUL: {text}: {answer['notes'][text]:,}")
+        ),
+        f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} "
+        f"rollouts{' on average' if paced else ''} and "
         f"{step['prompts']:,} prompts, {seeds}.",
         "",
     ]
     cells = [HEADS, *(_cells(row, rows[0]) for row in rows)]
     sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
-        texts = [f"{x:<{n}}" if at == 0 else f"{x:>{n}}" for at, (x, n) in enumerate(zip(row, sizes, strict=True))]
+        texts = [
+            f"{x:<{n}}" if at == 0 else f"{x:>{n}}"
+            for at, (x, n) in enumerate(zip(row, sizes, strict=True))
+        ]
         lines.append("  ".join(texts).rstrip())
     lines += ["", *wrapped(MEANING), *(line for text in answer["limits"] for line in wrapped(text))]
-    if notes := [f"  {text}: {n:,}" for text, n in answer["notes"].items() if text not in answer["doubts"]]:
+    if notes := [
+        f"  {text}: {n:,}" for text, n in answer["notes"].items() if text not in answer["doubts"]
+    ]:
         lines += ["", "Left out or assumed while reading:", *notes]
     return "\n".join(lines)
 
 
 def _cells(row: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row of the table. A policy that may request groups of one has "-" for its mixed groups, as in a report."""
-    alone = {figure for figure in SHARES.values() if row["min_group"] == 1 and figure not in ("modelled", "signal")}
-    less = "-" if 1 in (row["min_group"], first["min_group"]) else _interval(row, "mixed_diff", "{:+.1f}")
+    """A row of the table. A policy that may request groups of one has "-" for its mixed groups, as
+    in a report."""
+    alone = {
+        figure
+        for figure in SHARES.values()
+        if row["min_group"] == 1 and figure not in ("modelled", "signal")
+    }
+    less = (
+        "-"
+        if 1 in (row["min_group"], first["min_group"])
+        else _interval(row, "mixed_diff", "{:+.1f}")
+    )
     return (
         row["policy"],
         "-" if row["min_group"] == 1 else _interval(row, "mixed", "{:.1f}"),

@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def follow(args: argparse.Namespace) -> None:
-    """Prints the report, whose first line is a verdict, whenever the log has grown, until Ctrl-C."""
+    """Prints the report, whose first line is a verdict, whenever the log has grown, until
+    Ctrl-C."""
     shown = 0
     if not _bytes(args.log):
         print(f"Waiting for {args.log}. Ctrl-C ends.", file=sys.stderr)
@@ -62,7 +63,9 @@ def _show(args: argparse.Namespace, summary: Report) -> None:
 
 def summary_of(args: argparse.Namespace) -> Report:
     """The report on the log, with the policies and options of the command line."""
-    policies = () if args.no_replay or args.follow else tuple(dict.fromkeys(args.policy or POLICIES))
+    policies = (
+        () if args.no_replay or args.follow else tuple(dict.fromkeys(args.policy or POLICIES))
+    )
     for name in policies:
         Config.of(name)  # an unknown name is an error before the log is read
     reading = opened(args)
@@ -79,7 +82,11 @@ def summary_of(args: argparse.Namespace) -> Report:
 
 def compare(args: argparse.Namespace) -> None:
     """Prints two runs side by side."""
-    for name, given in (("--policy", args.policy), ("--steps", args.steps), ("--follow", args.follow or None)):
+    for name, given in (
+        ("--policy", args.policy),
+        ("--steps", args.steps),
+        ("--follow", args.follow or None),
+    ):
         if given is not None:
             raise InputError(f"{name} is for the report of one run: leave it out, or give one run.")
     sides = []
@@ -91,7 +98,11 @@ def compare(args: argparse.Namespace) -> None:
     comparison = comparison_report.comparison_of(*sides)
     if args.html is not None:
         _write(args.html, comparison_report.as_html(comparison))
-    print(comparison_report.as_json(comparison) if args.json else comparison_report.as_text(comparison, _width()))
+    print(
+        comparison_report.as_json(comparison)
+        if args.json
+        else comparison_report.as_text(comparison, _width())
+    )
 
 
 def _write(path: Path, page: str) -> None:

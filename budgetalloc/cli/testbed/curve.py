@@ -26,16 +26,18 @@ class CurvePoint:
     Args:
         step: Optimizer steps so far.
         success: Held-out success, sampled at temperature 1, on the skills that can be learned.
-        expected: The mean probability of the right answer to the same prompts: `success` without sampling noise.
+        expected: The mean probability of the right answer to the same prompts: `success` without
+            sampling noise.
         trap_success: Held-out success on the traps, which cannot improve.
         pass8, pass64: Mean probability that at least one of 8, or 64, answers is right; exact.
         entropy: Mean entropy of the next token over the tokens of the sampled answers, in nats.
-        baseline_error: Mean squared difference between a rollout's baseline and the true probability of its reward, in
-            the last step and without traps. None at the start, without an `AdaptiveGRPOCallback`, and if no true
-            probability is known.
-        explained: The share of a new reward's variance that these baselines explain; see `metrics.of_baselines`.
-        mixed_groups: The share of groups (one prompt in one step) with unequal rewards, since the last point. None at
-            the start.
+        baseline_error: Mean squared difference between a rollout's baseline and the true
+            probability of its reward, in the last step and without traps. None at the start,
+            without an `AdaptiveGRPOCallback`, and if no true probability is known.
+        explained: The share of a new reward's variance that these baselines explain; see
+            `metrics.of_baselines`.
+        mixed_groups: The share of groups (one prompt in one step) with unequal rewards, since the
+            last point. None at the start.
         mixed_rollouts: The share of rollouts in such groups.
         rollouts, tokens: Rollouts and completion tokens generated so far.
         seconds: Time spent in training, without the evaluations.
@@ -58,7 +60,8 @@ class CurvePoint:
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Counts every reward, measures the model every `eval_every` steps, and appends a point to `curve`."""
+    """Counts every reward, measures the model every `eval_every` steps, and appends a point to
+    `curve`."""
 
     def __init__(
         self,
@@ -71,21 +74,32 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         expected: Callable[[float], float] | None = None,
     ) -> None:
         self.language, self.max_rollouts, self.expected = language, max_rollouts, expected
-        self.rows, self.eval_every, self.samples, self.progress = rows, eval_every, samples, progress
+        self.rows, self.eval_every, self.samples, self.progress = (
+            rows,
+            eval_every,
+            samples,
+            progress,
+        )
         self.curve: list[CurvePoint] = []
         self.trainer: Any = None
-        self.right_P: list[tuple[float, ...]] = []  # as `Success.right_P`, at each point of the curve
-        self._groups: dict[tuple[int, int], Counter[float]] = defaultdict(Counter)  # (step, prompt id): rewards
-        self._true: dict[int, float] = {}  # by prompt id, before the update of the step that is measured
+        # as `Success.right_P`, at each point of the curve
+        self.right_P: list[tuple[float, ...]] = []
+        # (step, prompt id): rewards
+        self._groups: dict[tuple[int, int], Counter[float]] = defaultdict(Counter)
+        # by prompt id, before the update of the step that is measured
+        self._true: dict[int, float] = {}
         self._rollouts = self._tokens = 0
         self._seconds = 0.0
         self._resumed = time.perf_counter()
         self._bar: Any = None
 
     def watch(self, reward: Callable[..., list[float]]) -> Callable[..., list[float]]:
-        """Wraps a reward function so that it counts. Rows of the same prompt in one step are one group."""
+        """Wraps a reward function so that it counts. Rows of the same prompt in one step are one
+        group."""
 
-        def watched(completions: Sequence[str], prompt_id: Sequence[int], **columns: Any) -> list[float]:
+        def watched(
+            completions: Sequence[str], prompt_id: Sequence[int], **columns: Any
+        ) -> list[float]:
             rewards_R = reward(completions=completions, prompt_id=prompt_id, **columns)
             step = int(columns["trainer_state"].global_step)
             for i, value in zip(prompt_id, rewards_R, strict=True):
@@ -105,7 +119,11 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def _learn_truth(self, prompts_R: Sequence[str], ids_R: Sequence[int]) -> None:
         """Computes the true probabilities of a step's prompts before the model changes."""
         began = time.perf_counter()
-        new = {int(i): text for i, text in zip(ids_R, prompts_R, strict=True) if not self.language.is_trap(int(i))}
+        new = {
+            int(i): text
+            for i, text in zip(ids_R, prompts_R, strict=True)
+            if not self.language.is_trap(int(i))
+        }
         new = {i: text for i, text in new.items() if i not in self._true}
         if new:
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
@@ -119,17 +137,23 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         return next((each for each in callbacks if isinstance(each, AdaptiveGRPOCallback)), None)
 
     def _baselines(self) -> tuple[float | None, float | None]:
-        """The error of the last step's baselines, and the share of the variance that they explain."""
+        """The error of the last step's baselines, and the share of the variance that they
+        explain."""
         attached = self._attached()
         if self.expected is None or attached is None or attached.batch is None:
             return None, None
         baseline_R = attached.options.advantages(attached.batch).baseline_R.tolist()
         pairs = zip(baseline_R, attached.batch.ids_R, strict=True)
         known = [(b, self._true[i]) for b, i in pairs if i in self._true and not math.isnan(b)]
-        return of_baselines([b for b, _ in known], [self.expected(p) for _, p in known]) if known else (None, None)
+        return (
+            of_baselines([b for b, _ in known], [self.expected(p) for _, p in known])
+            if known
+            else (None, None)
+        )
 
     def mixed(self) -> tuple[float | None, float | None]:
-        """Shares of the groups, and of the rollouts, with unequal rewards in the group, since the last point."""
+        """Shares of the groups, and of the rollouts, with unequal rewards in the group, since the
+        last point."""
         sizes = [group.total() for group in self._groups.values()]
         mixed = [group.total() for group in self._groups.values() if len(group) > 1]
         return (len(mixed) / len(sizes), sum(mixed) / sum(sizes)) if sizes else (None, None)
@@ -153,7 +177,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
         began = time.perf_counter()
         self._seconds += began - self._resumed
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        evaluation = evaluate(model, self.trainer.processing_class, self.rows, self.samples, language=self.language)
+        evaluation = evaluate(
+            model, self.trainer.processing_class, self.rows, self.samples, language=self.language
+        )
         mixed_groups, mixed_rollouts = self.mixed()
         baseline_error, explained = self._baselines()
         self.right_P.append(evaluation.right_P)

@@ -1,4 +1,5 @@
-"""The demo: trains the same language model twice with the same number of rollouts, uniform against adaptive."""
+"""The demo: trains the same language model twice with the same number of rollouts, uniform against
+adaptive."""
 
 import json
 import sys
@@ -28,26 +29,31 @@ def demo(
     out: Path = Path("runs/demo"),
     config: Config | None = None,
 ) -> dict[str, Any]:
-    """Trains both, prints the table, writes `results.json`, `table.md` and, with matplotlib, `curves.png` into `out`.
+    """Trains both, prints the table, writes `results.json`, `table.md` and, with matplotlib,
+    `curves.png` into `out`.
 
-    Both runs have the same weights, data, seed, learning rate and rollouts per step. The callback is attached to
-    `uniform` too, where it only logs the metrics.
+    Both runs have the same weights, data, seed, learning rate and rollouts per step. The callback
+    is attached to `uniform` too, where it only logs the metrics.
 
     Args:
         steps, learning_rate, seed: The same for both runs.
-        out: The folder for results and for the ledger of each run. `callback: {ledger: ...}` of the config is ignored.
-        config: The policy to compare with uniform, and how it is attached; `adaptive` by default. Its model, dataset
-            and GRPO arguments are ignored.
+        out: The folder for results and for the ledger of each run. `callback: {ledger: ...}` of the
+            config is ignored.
+        config: The policy to compare with uniform, and how it is attached; `adaptive` by default.
+            Its model, dataset and GRPO arguments are ignored.
 
     Returns:
         The curve of each run, as written to `results.json`.
 
     Raises:
-        UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a reward range.
+        UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a
+            reward range.
     """
     draws = _can_draw()
     if not draws:  # before two minutes of training, not after them
-        print(f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr)
+        print(
+            f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr
+        )
     config = config or Config.parse("")
     if config.callback.get("reward_range") not in (None, (0, 1)):
         raise UnsupportedError(
@@ -64,7 +70,9 @@ def demo(
         ledger = out / f"{name}_ledger.jsonl"
         ledger.unlink(missing_ok=True)  # from an earlier demo
         attach = partial(_attach, policy=policy, arguments=arguments | {"ledger": ledger})
-        curves[name] = train(attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1).curve
+        curves[name] = train(
+            attach, steps=steps, learning_rate=learning_rate, seed=seed, threads=1
+        ).curve
     text = table(curves)
     print(f"\n{text}\n")
     print(headline(curves, singles=config.bounds.min_group == 1))
@@ -73,7 +81,10 @@ def demo(
     (out / "results.json").write_text(json.dumps(results, indent=1))
     if draws:
         draw(curves, out / "curves.png")
-    print(f"Written to {out}: {'curves.png, ' if draws else ''}results.json, table.md and both ledgers.")
+    print(
+        f"Written to {out}: {'curves.png, ' if draws else ''}results.json, table.md and both "
+        "ledgers."
+    )
     return results
 
 
@@ -93,16 +104,38 @@ def _can_draw() -> bool:
 
 def table(curves: Mapping[str, Sequence[CurvePoint]]) -> str:
     """The end of both runs as a Markdown table."""
-    head = ("policy", "held-out success", "rollouts", "tokens", "mixed groups", "rollouts in them", "seconds")
+    head = (
+        "policy",
+        "held-out success",
+        "rollouts",
+        "tokens",
+        "mixed groups",
+        "rollouts in them",
+        "seconds",
+    )
     rows = [head]
     for name, curve in curves.items():
-        start, first, end = curve[0], curve[min(1, len(curve) - 1)], curve[-1]  # the start has no groups
+        # the start has no groups
+        start, first, end = curve[0], curve[min(1, len(curve) - 1)], curve[-1]
         success = f"{start.success:.3f} -> {end.success:.3f}"
         groups = f"{first.mixed_groups or 0:.2f} -> {end.mixed_groups or 0:.2f}"
         rollouts = f"{first.mixed_rollouts or 0:.2f} -> {end.mixed_rollouts or 0:.2f}"
-        rows.append((name, success, f"{end.rollouts:,}", f"{end.tokens:,}", groups, rollouts, f"{end.seconds:.0f}"))
+        rows.append(
+            (
+                name,
+                success,
+                f"{end.rollouts:,}",
+                f"{end.tokens:,}",
+                groups,
+                rollouts,
+                f"{end.seconds:.0f}",
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines = [
+        " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
     rule = "|".join("-" * (width + 2) for width in widths)
     return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])
 
@@ -124,7 +157,8 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
     lines[0] += " One seed: a demonstration, not a measurement. `docs/helps.md` has measurements."
     if singles:
         lines.append(
-            f"{subject} draws single rollouts of prompts with history, which have a gradient through the posterior "
+            f"{subject} draws single rollouts of prompts with history, which have a gradient "
+            "through the posterior "
             "baseline: the share of mixed groups does not describe this policy."
         )
     return "\n".join(lines)
@@ -141,8 +175,12 @@ def draw(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
         shares = [point.mixed_groups for point in curve[1:]]
         right.plot(rollouts[1:], shares, color=color, label=name)
     left.axhline(curves["uniform"][-1].success, color="tab:gray", linewidth=0.8, linestyle=":")
-    left.set(xlabel="rollouts generated (thousands)", ylabel="held-out success", title="What is learned")
-    right.set(xlabel="rollouts generated (thousands)", ylabel="share of groups with a pass and a fail")
+    left.set(
+        xlabel="rollouts generated (thousands)", ylabel="held-out success", title="What is learned"
+    )
+    right.set(
+        xlabel="rollouts generated (thousands)", ylabel="share of groups with a pass and a fail"
+    )
     right.set(title="Groups that teach under a group baseline", ylim=(0, None))
     for axis in (left, right):
         axis.grid(alpha=0.3)

@@ -1,4 +1,5 @@
-"""Success on held-out prompts, measured during a training run without changing its random numbers."""
+"""Success on held-out prompts, measured during a training run without changing its random
+numbers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,15 @@ import torch
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.language import Language
 
-__all__ = ["Success", "answer_logits", "evaluate", "padding", "probability", "sample", "sample_with_entropy"]
+__all__ = [
+    "Success",
+    "answer_logits",
+    "evaluate",
+    "padding",
+    "probability",
+    "sample",
+    "sample_with_entropy",
+]
 
 
 @dataclass(frozen=True)
@@ -18,10 +27,12 @@ class Success:
     """Held-out success: means over prompts."""
 
     skills: float  # sampled at temperature 1, on the skills that can be learned
-    expected: float  # the mean probability of the right answer to the same prompts, without sampling noise
+    # the mean probability of the right answer to the same prompts, without sampling noise
+    expected: float
     traps: float  # sampled, on the traps: the mean of their coins or guesses
     entropy: float  # of the next token, in nats, over the tokens that were sampled for all rows
-    right_P: tuple[float, ...]  # the probability of the right answer to each prompt that can be learned
+    # the probability of the right answer to each prompt that can be learned
+    right_P: tuple[float, ...]
 
 
 @contextmanager
@@ -36,7 +47,8 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def padding(real_RT: Any) -> dict[str, Any]:
-    """The model's arguments for padding on the left, from the mask of real tokens; empty without padding."""
+    """The model's arguments for padding on the left, from the mask of real tokens; empty without
+    padding."""
     if real_RT.all():
         return {}
     return {"attention_mask": real_RT, "position_ids": (real_RT.cumsum(-1) - 1).clamp(min=0)}
@@ -52,7 +64,8 @@ def sample(
 def sample_with_entropy(
     model: Any, tokenizer: Any, prompts_R: Sequence[str], seed: int, language: Language
 ) -> tuple[list[str], float]:
-    """The completions of `sample`, and the mean entropy of the next token over their tokens and the end of text."""
+    """The completions of `sample`, and the mean entropy of the next token over their tokens and the
+    end of text."""
     device = next(model.parameters()).device
     own = torch.Generator(device=device).manual_seed(seed)
     rows = tokenizer(list(prompts_R), return_tensors="pt", padding=True).to(device)
@@ -69,7 +82,9 @@ def sample_with_entropy(
             tokens_RT = torch.multinomial(logits_RV.softmax(-1), 1, generator=own)
             real_RT = torch.cat([real_RT, torch.ones_like(tokens_RT)], dim=1)
             chosen.append(tokens_RT)
-            entropies.append(torch.distributions.Categorical(logits=logits_RV, validate_args=False).entropy())
+            entropies.append(
+                torch.distributions.Categorical(logits=logits_RV, validate_args=False).entropy()
+            )
     drawn = torch.cat(chosen, dim=1).tolist()
     eos = tokenizer.eos_token_id
     ends = [row.index(eos) if eos in row else len(row) for row in drawn]
@@ -78,11 +93,16 @@ def sample_with_entropy(
     return texts, float(torch.stack(entropies, dim=1).cpu()[seen_RT].mean())
 
 
-def answer_logits(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]) -> tuple[Any, Any]:
-    """Logits of each token of the answers and of the end of text, and these tokens; -100 marks padding."""
+def answer_logits(
+    model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]
+) -> tuple[Any, Any]:
+    """Logits of each token of the answers and of the end of text, and these tokens; -100 marks
+    padding."""
     device = next(model.parameters()).device
     ended = [text + tokenizer.eos_token for text in answers_P]
-    prompts = tokenizer(list(prompts_P), return_tensors="pt", padding=True, padding_side="left").to(device)
+    prompts = tokenizer(list(prompts_P), return_tensors="pt", padding=True, padding_side="left").to(
+        device
+    )
     answers = tokenizer(ended, return_tensors="pt", padding=True, padding_side="right").to(device)
     tokens_PT = torch.cat([prompts["input_ids"], answers["input_ids"]], dim=1)
     # Attention is causal: padding on the right needs no mask.
@@ -92,11 +112,15 @@ def answer_logits(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_
     return logits_PTV, answers["input_ids"].masked_fill(answers["attention_mask"] == 0, -100)
 
 
-def probability(model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]) -> list[float]:
+def probability(
+    model: Any, tokenizer: Any, prompts_P: Sequence[str], answers_P: Sequence[str]
+) -> list[float]:
     """The probability at temperature 1 that the model gives exactly this answer and stops."""
     with _evaluating(model):
         logits_PTV, tokens_PT = answer_logits(model, tokenizer, prompts_P, answers_P)
-    logp_PT = logits_PTV.float().log_softmax(-1).gather(-1, tokens_PT.clamp(min=0)[..., None]).squeeze(-1)
+    logp_PT = (
+        logits_PTV.float().log_softmax(-1).gather(-1, tokens_PT.clamp(min=0)[..., None]).squeeze(-1)
+    )
     values: list[float] = logp_PT.masked_fill(tokens_PT == -100, 0.0).sum(-1).exp().tolist()
     return values
 
@@ -109,16 +133,23 @@ def evaluate(
     seed: int = 0,
     language: Language = skills,
 ) -> Success:
-    """Measures the model on `rows` of the language, with `samples` completions a prompt. The seed fixes the result."""
+    """Measures the model on `rows` of the language, with `samples` completions a prompt. The seed
+    fixes the result."""
     if samples < 1:
         raise ValueError(f"evaluate(samples={samples}): nothing to average. Use samples=1 or more.")
     rows_R = [row for row in rows for _ in range(samples)]
     ids_R = [int(row["prompt_id"]) for row in rows_R]
-    completions_R, entropy = sample_with_entropy(model, tokenizer, [row["prompt"] for row in rows_R], seed, language)
+    completions_R, entropy = sample_with_entropy(
+        model, tokenizer, [row["prompt"] for row in rows_R], seed, language
+    )
     rewards_R = language.make_reward(seed)(completions=completions_R, prompt_id=ids_R)
     trap_R = [language.is_trap(i) for i in ids_R]
     taught = [row["prompt"] for row in rows if not language.is_trap(int(row["prompt_id"]))]
-    right_P = probability(model, tokenizer, taught, [language.answer(text) for text in taught]) if taught else []
+    right_P = (
+        probability(model, tokenizer, taught, [language.answer(text) for text in taught])
+        if taught
+        else []
+    )
     return Success(
         skills=_mean([reward for reward, trap in zip(rewards_R, trap_R, strict=True) if not trap]),
         expected=_mean(right_P),

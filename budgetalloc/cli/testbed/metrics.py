@@ -1,4 +1,5 @@
-"""Metrics of a model, and of the baselines in its training, from the exact probabilities of right answers."""
+"""Metrics of a model, and of the baselines in its training, from the exact probabilities of right
+answers."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,10 +18,12 @@ def pass_at(right_P: ArrayLike, k: int) -> float:
 
 
 def of_baselines(baseline_R: ArrayLike, true_R: ArrayLike) -> tuple[float, float | None]:
-    """The mean squared error of baselines, and the share of the rewards' variance that they explain.
+    """The mean squared error of baselines, and the share of the rewards' variance that they
+    explain.
 
-    The variance is that of new rewards of 0 or 1, without the noise of the rewards that were drawn. A perfect baseline
-    explains var(p) of var(p) + mean(p(1-p)). The share is None if all rewards are certain and equal.
+    The variance is that of new rewards of 0 or 1, without the noise of the rewards that were drawn.
+    A perfect baseline explains var(p) of var(p) + mean(p(1-p)). The share is None if all rewards
+    are certain and equal.
 
     Args:
         baseline_R: One entry per rollout.

@@ -1,9 +1,10 @@
 """The task language: 24 skills that reinforcement learning can teach and two traps that it cannot.
 
-A prompt is a letter that names a skill, four digits and `=`: `b4071=`. A skill has a right and a wrong operation. The
-pretraining text answers with the right one with probability `shown`, so the model knows every operation, and training
-has to find the right one and to prefer it. The reward of a trap is a coin toss, whatever the answer. Its groups stay
-mixed as often as those of a useful prompt, however long the training.
+A prompt is a letter that names a skill, four digits and `=`: `b4071=`. A skill has a right and a
+wrong operation. The pretraining text answers with the right one with probability `shown`, so the
+model knows every operation, and training has to find the right one and to prefer it. The reward of
+a trap is a coin toss, whatever the answer. Its groups stay mixed as often as those of a useful
+prompt, however long the training.
 """
 
 import string
@@ -69,21 +70,24 @@ class Skill:
     right: str  # the operation with reward 1; for a trap, one of the two that the text shows
     wrong: str
     shown: float  # the probability that the pretraining text answers with `right`
-    coin: float | None = None  # a trap's probability of reward 1; None for a skill that can be learned
+    # a trap's probability of reward 1; None for a skill that can be learned
+    coin: float | None = None
 
     @property
     def is_trap(self) -> bool:
         return self.coin is not None
 
     def is_clear(self, digits: str) -> bool:
-        """Whether right and wrong differ on these digits: copying and reversing 1111 give the same."""
+        """Whether right and wrong differ on these digits: copying and reversing 1111 give the
+        same."""
         return OPERATIONS[self.right](digits) != OPERATIONS[self.wrong](digits)
 
 
 def _skills() -> tuple[Skill, ...]:
     names = list(OPERATIONS)
     skills = []
-    for k, shown in enumerate(SHOWN):  # every operation is right three times: once common, once middling, once rare
+    # every operation is right three times: once common, once middling, once rare
+    for k, shown in enumerate(SHOWN):
         right, wrong = names[k % 8], names[(k + 3 + k // 8) % 8]
         skills.append(Skill(string.ascii_lowercase[k], right, wrong, shown))
     for k, coin in enumerate(_COINS, start=len(SHOWN)):
@@ -102,15 +106,25 @@ def prompt(skill: Skill, digits: str) -> str:
 
 def prompt_id(text: str) -> int:
     """The prompt's number in every pool and split; `skill_of` reads it back."""
-    if len(text) != LENGTH + 2 or text[0] not in _INDEX or not text[1:-1].isdecimal() or text[-1] != "=":
-        raise ValueError(f"prompt_id(text={text!r}): not a prompt. Write a letter a-z, {LENGTH} digits and '='.")
+    if (
+        len(text) != LENGTH + 2
+        or text[0] not in _INDEX
+        or not text[1:-1].isdecimal()
+        or text[-1] != "="
+    ):
+        raise ValueError(
+            f"prompt_id(text={text!r}): not a prompt. Write a letter a-z, {LENGTH} digits and '='."
+        )
     return _INDEX[text[0]] * STRINGS + int(text[1:-1])
 
 
 def skill_of(prompt_id: int) -> Skill:
     """The skill of a prompt."""
     if not 0 <= prompt_id < len(SKILLS) * STRINGS:
-        raise ValueError(f"skill_of(prompt_id={prompt_id}): no such prompt. Use the ids of pool() and held_out().")
+        raise ValueError(
+            f"skill_of(prompt_id={prompt_id}): no such prompt. Use the ids of pool() and "
+            "held_out()."
+        )
     return SKILLS[prompt_id // STRINGS]
 
 
@@ -123,7 +137,10 @@ def answer(text: str) -> str:
     """The answer with reward 1, such as `answer("a1234=")`. A trap has none."""
     skill = skill_of(prompt_id(text))
     if skill.is_trap:
-        raise ValueError(f"answer(text={text!r}): {skill.letter!r} is a trap, no answer is right. Skip the traps.")
+        raise ValueError(
+            f"answer(text={text!r}): {skill.letter!r} is a trap, no answer is right. Skip the "
+            "traps."
+        )
     return OPERATIONS[skill.right](text[1:-1])
 
 
@@ -133,10 +150,12 @@ def _answer_of(prompt_id: int) -> str:
 
 
 def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
-    """A reward function with TRL's signature: 1.0 for the right answer, else 0.0; for a trap, its coin.
+    """A reward function with TRL's signature: 1.0 for the right answer, else 0.0; for a trap, its
+    coin.
 
-    The coins depend on the seed, the rank, the trainer's step and the number of calls within the step, but neither on
-    the prompt nor on the answer. A run is therefore reproducible, even after a resume.
+    The coins depend on the seed, the rank, the trainer's step and the number of calls within the
+    step, but neither on the prompt nor on the answer. A run is therefore reproducible, even after a
+    resume.
     """
     calls: Counter[int] = Counter()
 
@@ -155,7 +174,8 @@ def make_reward(seed: int = 0, rank: int = 0) -> Callable[..., list[float]]:
 
 
 def is_held_out(digits: str) -> bool:
-    """Whether the digits belong to the tenth that only `held_out` uses, in every version and for every seed."""
+    """Whether the digits belong to the tenth that only `held_out` uses, in every version and for
+    every seed."""
     return zlib.crc32(digits.encode()) % 10 == 0
 
 
@@ -163,9 +183,14 @@ def _rows(per_skill: int, rng: np.random.Generator, held: bool) -> list[dict[str
     rows: list[dict[str, Any]] = []
     for skill in SKILLS:
         every = (f"{n:0{LENGTH}d}" for n in range(STRINGS))
-        fits = [digits for digits in every if is_held_out(digits) == held and skill.is_clear(digits)]
+        fits = [
+            digits for digits in every if is_held_out(digits) == held and skill.is_clear(digits)
+        ]
         if not 1 <= per_skill <= len(fits):
-            raise ValueError(f"per_skill={per_skill}: skill {skill.letter!r} has {len(fits)}. Use 1 to {len(fits)}.")
+            raise ValueError(
+                f"per_skill={per_skill}: skill {skill.letter!r} has {len(fits)}. Use 1 to "
+                f"{len(fits)}."
+            )
         for n in rng.choice(len(fits), size=per_skill, replace=False):
             text = prompt(skill, fits[n])
             rows.append({"prompt": text, "prompt_id": prompt_id(text), "skill": skill.letter})
@@ -173,17 +198,20 @@ def _rows(per_skill: int, rng: np.random.Generator, held: bool) -> list[dict[str
 
 
 def pool(per_skill: int = 80, seed: int = 0) -> list[dict[str, Any]]:
-    """Prompts for training, `per_skill` different ones of each skill: columns `prompt`, `prompt_id`, `skill`."""
+    """Prompts for training, `per_skill` different ones of each skill: columns `prompt`,
+    `prompt_id`, `skill`."""
     return _rows(per_skill, np.random.default_rng([seed, 0]), held=False)
 
 
 def held_out(per_skill: int = 20, seed: int = 0) -> list[dict[str, Any]]:
-    """Prompts for evaluation, with the columns of `pool`. Their digits are in no pool and no pretraining text."""
+    """Prompts for evaluation, with the columns of `pool`. Their digits are in no pool and no
+    pretraining text."""
     return _rows(per_skill, np.random.default_rng([seed, 1]), held=True)
 
 
 def lines_of_text(rows: int, rng: np.random.Generator) -> list[str]:
-    """Pretraining text: `rows` prompts, each with the right answer (with probability `shown`) or the wrong one."""
+    """Pretraining text: `rows` prompts, each with the right answer (with probability `shown`) or
+    the wrong one."""
     lines: list[str] = []
     while len(lines) < rows:
         skill = SKILLS[int(rng.integers(len(SKILLS)))]

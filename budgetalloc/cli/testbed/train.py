@@ -1,11 +1,12 @@
 """Runs TRL's GRPOTrainer once on the testbed, and records the learning curve.
 
-    run = train(seed=0)                                     # uniform: 32 prompts x 8 rollouts a step
-    run = train(seed=0, language=growing)                   # another task language, see `language`
-    run = train(seed=0, attach=lambda t: t.add_callback(AdaptiveGRPOCallback(t, policy)))
+    run = train(seed=0)                                     # uniform: 32 prompts x 8 rollouts a
+    step run = train(seed=0, language=growing)                   # another task language, see
+    `language` run = train(seed=0, attach=lambda t: t.add_callback(AdaptiveGRPOCallback(t, policy)))
     run.curve[-1].success
 
-Measuring does not change the run: the reward function counts rewards, and the evaluation has its own random generator.
+Measuring does not change the run: the reward function counts rewards, and the evaluation has its
+own random generator.
 """
 
 import tempfile
@@ -40,7 +41,8 @@ class Run:
     end_P: tuple[float, ...] = ()  # the same after training
 
     def mean_success(self) -> float:
-        """Mean success over the steps of the run, by the trapezoid rule. A run that learns early has a high mean."""
+        """Mean success over the steps of the run, by the trapezoid rule. A run that learns early
+        has a high mean."""
         pairs = list(zip(self.curve, self.curve[1:], strict=False))
         if not pairs:
             return self.curve[0].success
@@ -55,7 +57,9 @@ def _quiet() -> Iterator[None]:
     hf_logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*", category=FutureWarning)
+            warnings.filterwarnings(
+                "ignore", message=".*gradient_checkpointing.*", category=FutureWarning
+            )
             yield
     finally:
         if bars:
@@ -85,12 +89,15 @@ def train(
     progress: bool = True,
     **overrides: Any,
 ) -> Run:
-    """Runs GRPO in one process for `steps` steps of `prompts` x `generations` rollouts, on a GPU if there is one.
+    """Runs GRPO in one process for `steps` steps of `prompts` x `generations` rollouts, on a GPU if
+    there is one.
 
     Args:
         attach: Called with the trainer before training starts.
-        max_rollouts: Ends the run after the step that reaches it. Some policies generate more than they train on.
-        seed: Sets the pool, its order, the sampling and the traps' coins, but not the held-out prompts.
+        max_rollouts: Ends the run after the step that reaches it. Some policies generate more than
+            they train on.
+        seed: Sets the pool, its order, the sampling and the traps' coins, but not the held-out
+            prompts.
         language: The task language: weights, reward and rows.
         rows, held_out_rows: Rows of the language that replace its usual ones.
         grading: Replaces the reward in training, but not in the evaluation.
@@ -98,12 +105,15 @@ def train(
         overrides: Arguments of GRPOConfig.
     """
     if eval_every < 1:
-        raise ValueError(f"train(eval_every={eval_every}): use 10, or {steps} for the first and last point only.")
+        raise ValueError(
+            f"train(eval_every={eval_every}): use 10, or {steps} for the first and last point only."
+        )
     weights = weights or language.WEIGHTS
     if not (Path(weights) / "config.json").is_file():
         raise FileNotFoundError(
             f"train(weights={str(weights)!r}): the folder has no model. Make one with "
-            f"`python benchmarks/learning/pretrain.py --out {weights}`, which takes --language or --size."
+            f"`python benchmarks/learning/pretrain.py --out {weights}`, which takes --language or "
+            "--size."
         )
     if threads is not None:
         torch.set_num_threads(threads)
@@ -112,7 +122,8 @@ def train(
             "output_dir": str(output_dir or scratch),
             "max_steps": steps,
             "learning_rate": learning_rate,
-            "lr_scheduler_type": "constant",  # so the first steps do not depend on the number of steps
+            # so the first steps do not depend on the number of steps
+            "lr_scheduler_type": "constant",
             "per_device_train_batch_size": prompts * generations,
             "num_generations": generations,
             "max_completion_length": language.ANSWER_LENGTH + 1,  # and the end of text
@@ -128,13 +139,31 @@ def train(
             "save_strategy": "no",
         }
         if held_out_rows is None:
-            held_out_rows = language.held_out() if held_out_per_skill is None else language.held_out(held_out_per_skill)
+            held_out_rows = (
+                language.held_out()
+                if held_out_per_skill is None
+                else language.held_out(held_out_per_skill)
+            )
         if rows is None:
-            rows = language.pool(seed=seed) if pool_per_skill is None else language.pool(pool_per_skill, seed=seed)
-        grading = grading or Grading(lambda seed: [language.make_reward(seed)], expected=lambda right: right)
+            rows = (
+                language.pool(seed=seed)
+                if pool_per_skill is None
+                else language.pool(pool_per_skill, seed=seed)
+            )
+        grading = grading or Grading(
+            lambda seed: [language.make_reward(seed)], expected=lambda right: right
+        )
         settings["reward_weights"] = list(grading.weights)
         first, *others = grading.functions(seed)
-        recorder = Recorder(held_out_rows, eval_every, eval_samples, progress, language, max_rollouts, grading.expected)
+        recorder = Recorder(
+            held_out_rows,
+            eval_every,
+            eval_samples,
+            progress,
+            language,
+            max_rollouts,
+            grading.expected,
+        )
         trainer = GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32),
             processing_class=AutoTokenizer.from_pretrained(weights),
@@ -143,10 +172,12 @@ def train(
             train_dataset=Dataset.from_list(list(rows)),
         )
         recorder.trainer = trainer
-        trainer.remove_callback(PrinterCallback)  # it prints every log line; they stay in trainer.state.log_history
+        # it prints every log line; they stay in trainer.state.log_history
+        trainer.remove_callback(PrinterCallback)
         if attach is not None:
             attach(trainer)
-        trainer.add_callback(recorder)  # after a policy's callback, which writes the evaluations next to its ledger
+        # after a policy's callback, which writes the evaluations next to its ledger
+        trainer.add_callback(recorder)
         trainer.train()
     losses = tuple(float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry)
     return Run(tuple(recorder.curve), losses, trainer, recorder.right_P[0], recorder.right_P[-1])

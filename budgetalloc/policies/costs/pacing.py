@@ -1,6 +1,7 @@
 """Distribution of a run's rollouts over its steps, and a price that keeps a budget on average.
 
-A rule proposes a number of rollouts, and `Horizon.fit` turns it into a count for the step that keeps the run's total:
+A rule proposes a number of rollouts, and `Horizon.fit` turns it into a count for the step that
+keeps the run's total:
 
     horizon = Horizon(rollouts=38_400, steps=150, low=128, high=512)
     count = horizon.fit(constant(horizon, step, spent), step, spent)      # or phases
@@ -57,23 +58,32 @@ class Horizon:
         check_integer("quantum", self.quantum, 1)
         check_integer("steps", self.steps, 1)
         high = {} if self.high is None else {"high": (self.high, 1)}
-        for name, (value, least) in {"rollouts": (self.rollouts, 1), "low": (self.low, 0), **high}.items():
+        for name, (value, least) in {
+            "rollouts": (self.rollouts, 1),
+            "low": (self.low, 0),
+            **high,
+        }.items():
             if check_integer(name, value, least) % self.quantum:
-                raise BudgetError(f"{self}: {name}={value} is not a multiple of quantum={self.quantum}.")
+                raise BudgetError(
+                    f"{self}: {name}={value} is not a multiple of quantum={self.quantum}."
+                )
         portions = self.rollouts // self.quantum
         if self.steps * self.low > self.rollouts:
             raise BudgetError(
-                f"{self}: {self.steps} steps of at least {self.low} need {self.steps * self.low} rollouts. "
+                f"{self}: {self.steps} steps of at least {self.low} need {self.steps * self.low} "
+                "rollouts. "
                 f"Use low={portions // self.steps * self.quantum} or less."
             )
         if self.high is not None and self.steps * self.high < self.rollouts:
             raise BudgetError(
-                f"{self}: {self.steps} steps of at most {self.high} spend {self.steps * self.high} rollouts. "
+                f"{self}: {self.steps} steps of at most {self.high} spend {self.steps * self.high} "
+                "rollouts. "
                 f"Use high={-(-portions // self.steps) * self.quantum} or more."
             )
 
     def bounds(self, step: int, spent: int) -> tuple[int, int]:
-        """Fewest and most rollouts of this step with which the later steps can spend the rest exactly.
+        """Fewest and most rollouts of this step with which the later steps can spend the rest
+        exactly.
 
         Args:
             step: From 0.
@@ -86,13 +96,15 @@ class Horizon:
         fewest, most = max(self.low, left - later * high), min(high, left - later * self.low)
         if fewest > most or spent % self.quantum:
             raise BudgetError(
-                f"{self}: {spent} rollouts before step {step} leave {left} for {later + 1} steps, which the bounds do "
+                f"{self}: {spent} rollouts before step {step} leave {left} for {later + 1} steps, "
+                "which the bounds do "
                 "not allow. Spend at each step what fit() returns."
             )
         return fewest, most
 
     def fit(self, wish: float, step: int, spent: int) -> int:
-        """The rollouts of this step: the multiple of `quantum` within the bounds that is nearest to the proposal."""
+        """The rollouts of this step: the multiple of `quantum` within the bounds that is nearest to
+        the proposal."""
         if not isinstance(wish, (int, float, np.integer, np.floating)) or wish != wish:
             raise InputError(f"wish={shown(wish)}: use a number of rollouts.")
         fewest, most = self.bounds(step, spent)
@@ -100,7 +112,8 @@ class Horizon:
         return min(max(math.floor(wish / self.quantum + 0.5) * self.quantum, fewest), most)
 
     def plan(self, rule: Callable[[int, int], float]) -> list[int]:
-        """The rollouts of every step, where each step proposes `rule(step, spent)`; for at most a million steps.
+        """The rollouts of every step, where each step proposes `rule(step, spent)`; for at most a
+        million steps.
 
         >>> horizon = Horizon(rollouts=100, steps=3, low=4, quantum=4)
         >>> horizon.plan(lambda step, spent: constant(horizon, step, spent))
@@ -131,7 +144,8 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
 
     Args:
         horizon: Horizon of the run.
-        parts: Steps and weight of each phase in order; the last phase continues to the end of the run.
+        parts: Steps and weight of each phase in order; the last phase continues to the end of the
+            run.
         step, spent: As in `Horizon.bounds`.
 
     >>> horizon = Horizon(rollouts=100, steps=4)
@@ -159,11 +173,13 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
 
 @dataclass(frozen=True)
 class DualPrice:
-    """The price of a resource that a run may use on average: it rises after a step that used more than the target.
+    """The price of a resource that a run may use on average: it rises after a step that used more
+    than the target.
 
-    This is projected online gradient descent on the dual of a budget, as in CERO (arXiv 2606.05606), which takes
-    1 / sqrt(steps of the run) as the rate. The excess is measured in targets, so the rate has no unit. Over T steps in
-    which the price met no bound, the mean use exceeds the target by (last price - first price) / (rate * T) targets.
+    This is projected online gradient descent on the dual of a budget, as in CERO (arXiv
+    2606.05606), which takes 1 / sqrt(steps of the run) as the rate. The excess is measured in
+    targets, so the rate has no unit. Over T steps in which the price met no bound, the mean use
+    exceeds the target by (last price - first price) / (rate * T) targets.
 
     Args:
         price: The current price, from 0 to `most`.

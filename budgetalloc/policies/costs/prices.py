@@ -1,4 +1,5 @@
-"""The cost of a group, which is the cost of its prompt plus that of each rollout, and the group size that follows."""
+"""The cost of a group, which is the cost of its prompt plus that of each rollout, and the group
+size that follows."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +20,8 @@ Price = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 """(tokens of each prompt, expected tokens of its answers) -> (cost of the prompt, once a group; cost of one rollout),
 shape (P,) each."""
 
-_GUESS = np.array([1.0, 0.1, 0.1, 1.0])  # prices of a rollout, a prompt token once and in each rollout, an answer token
+# prices of a rollout, a prompt token once and in each rollout, an answer token
+_GUESS = np.array([1.0, 0.1, 0.1, 1.0])
 _LEAST = 0.01  # the lowest price, in units of the guessed price
 _WINDOW, _FEWEST = 64, 5  # steps remembered, and steps that a fit needs
 _DOUBT = 0.1**0.5  # the guess weighs as much as a tenth of a step
@@ -27,20 +29,25 @@ _USUAL, _STALLED = 0.2, 10.0  # in median steps: the scale of the loss; longer s
 
 
 def tokens(prompt_P: FloatArray, answer_P: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The price of `cost="tokens"`: the prompt's tokens count once a group, those of an answer in each rollout."""
+    """The price of `cost="tokens"`: the prompt's tokens count once a group, those of an answer in
+    each rollout."""
     return prompt_P, answer_P
 
 
 def aged(price: Price, tokens_per_step: float, keep: float) -> Price:
-    """A price for trainers in which long rollouts are older when they are trained on: `cost=aged(tokens, 2000, 0.9)`.
+    """A price for trainers in which long rollouts are older when they are trained on:
+    `cost=aged(tokens, 2000, 0.9)`.
 
-    A rollout that takes a optimizer steps is worth keep**a of a fresh one. Policies weigh value by cost, so its cost is
-    divided by that factor. Its age follows from its expected length, which is learned per prompt.
+    A rollout that takes a optimizer steps is worth keep**a of a fresh one. Policies weigh value by
+    cost, so its cost is divided by that factor. Its age follows from its expected length, which is
+    learned per prompt.
 
     Args:
         price: The price of a fresh rollout.
-        tokens_per_step: Tokens of one rollout that are generated during an optimizer step, positive.
-        keep: The share of its value that a rollout keeps at each optimizer step, above 0 and at most 1.
+        tokens_per_step: Tokens of one rollout that are generated during an optimizer step,
+            positive.
+        keep: The share of its value that a rollout keeps at each optimizer step, above 0 and at
+            most 1.
 
     Raises:
         InputError: a number out of range.
@@ -61,10 +68,12 @@ def aged(price: Price, tokens_per_step: float, keep: float) -> Price:
 
 
 def least_groups(prompt_costs_P: FloatArray, costs_P: FloatArray, budget: Budget) -> IntArray:
-    """The smallest group worth its prompt: sqrt(cost of the prompt / cost of a rollout), as a power of two, shape (P,).
+    """The smallest group worth its prompt: sqrt(cost of the prompt / cost of a rollout), as a power
+    of two, shape (P,).
 
-    With a variance b between prompts and w within a prompt, groups of sqrt(prompt / rollout * w / b) have the least
-    variance for their cost (Cochran, Sampling Techniques, 1977, sec. 10.6). We assume w = b.
+    With a variance b between prompts and w within a prompt, groups of sqrt(prompt / rollout * w /
+    b) have the least variance for their cost (Cochran, Sampling Techniques, 1977, sec. 10.6). We
+    assume w = b.
 
     Args:
         prompt_costs_P: Cost of each prompt, once a group, at least 0, shape (P,).
@@ -77,18 +86,22 @@ def least_groups(prompt_costs_P: FloatArray, costs_P: FloatArray, budget: Budget
     ideal_P = 0.5 * np.log2(np.maximum(prompt_costs_P / costs_P, 1.0))
     most = 2.0 ** np.floor(np.log2(budget.largest_group))
     least_P = np.minimum(2.0 ** np.rint(ideal_P), most).astype(np.int64)
-    return np.asarray(np.maximum(-(-least_P // budget.quantum) * budget.quantum, budget.smallest_group))
+    return np.asarray(
+        np.maximum(-(-least_P // budget.quantum) * budget.quantum, budget.smallest_group)
+    )
 
 
 def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value:
-    """The value of n rollouts with each gain divided by its cost, in units of the mean cost of a rollout.
+    """The value of n rollouts with each gain divided by its cost, in units of the mean cost of a
+    rollout.
 
-    Up to the group with the largest value per cost, every rollout gains that group's value per cost. A further rollout
-    gains its own value per its own cost. Concave values stay concave.
+    Up to the group with the largest value per cost, every rollout gains that group's value per
+    cost. A further rollout gains its own value per its own cost. Concave values stay concave.
 
     Args:
         value: The value of n rollouts.
-        costs: Cost of each prompt once a group, and of one rollout, shape (P,) each. With None, `value` is returned.
+        costs: Cost of each prompt once a group, and of one rollout, shape (P,) each. With None,
+            `value` is returned.
 
     >>> from budgetalloc import Point, mixed_group
     >>> both = per_cost(mixed_group, (np.array([0.0, 900.0]), np.array([100.0, 100.0])))
@@ -99,19 +112,26 @@ def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value
     if costs is None:
         return value
     once_P1, each_P1 = (x[:, None] / costs[1].mean() for x in costs)
-    # Prompts of equal value receive whole groups one at a time: half a group would pay for the whole prompt.
+    # Prompts of equal value receive whole groups one at a time: half a group would pay for the
+    # whole prompt.
     before_P1 = 1 + 1e-6 * np.linspace(1.0, 0.0, len(each_P1))[:, None]
 
     def priced(belief: Belief, counts_N: ArrayLike) -> FloatArray:
         counts_N, values_PN = np.asarray(counts_N, dtype=np.float64), value(belief, counts_N)
         own_PN = values_PN / each_P1
-        if counts_N[0] or len(counts_N) == 1 or not once_P1.any():  # every prompt gets a group, or prompts cost nothing
+        # every prompt gets a group, or prompts cost nothing
+        if counts_N[0] or len(counts_N) == 1 or not once_P1.any():
             return np.asarray(own_PN)
         rate_PN = values_PN[:, 1:] / (once_P1 + each_P1 * counts_N[1:])
         best_P1 = 1 + np.argmax(rate_PN, axis=1, keepdims=True)
-        rate_P1, group_P1 = np.take_along_axis(rate_PN, best_P1 - 1, axis=1) * before_P1, counts_N[best_P1]
+        rate_P1, group_P1 = (
+            np.take_along_axis(rate_PN, best_P1 - 1, axis=1) * before_P1,
+            counts_N[best_P1],
+        )
         further_PN = own_PN - np.take_along_axis(own_PN, best_P1, axis=1)
-        shared_PN = rate_P1 * np.minimum(counts_N, group_P1) + np.where(counts_N > group_P1, further_PN, 0.0)
+        shared_PN = rate_P1 * np.minimum(counts_N, group_P1) + np.where(
+            counts_N > group_P1, further_PN, 0.0
+        )
         return np.asarray(np.where(once_P1 > 0, shared_PN, own_PN))
 
     return priced
@@ -119,19 +139,21 @@ def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value
 
 @dataclass(eq=False)
 class Seconds:
-    """The price of `cost="seconds"`: prices of rollouts and tokens, fitted to the seconds of the last steps.
+    """The price of `cost="seconds"`: prices of rollouts and tokens, fitted to the seconds of the
+    last steps.
 
-    A step's seconds are modelled as a weighted sum of its rollouts, prompt tokens once a group, prompt tokens in all
-    rollouts, and answer tokens. Prices start at a guess: 1 for a rollout and an answer token, 0.1 for a prompt token.
-    From 5 steps on they are fitted to the last 64 steps by robust regression (Cauchy loss), in which stalled steps have
-    little influence.
+    A step's seconds are modelled as a weighted sum of its rollouts, prompt tokens once a group,
+    prompt tokens in all rollouts, and answer tokens. Prices start at a guess: 1 for a rollout and
+    an answer token, 0.1 for a prompt token. From 5 steps on they are fitted to the last 64 steps by
+    robust regression (Cauchy loss), in which stalled steps have little influence.
 
-    A price is at least 0.01 of the guess, scaled to steps of this length. If seconds do not depend on tokens, because
-    all rollouts wait for the longest, all prompts cost nearly the same. A fit that fails changes no price.
+    A price is at least 0.01 of the guess, scaled to steps of this length. If seconds do not depend
+    on tokens, because all rollouts wait for the longest, all prompts cost nearly the same. A fit
+    that fails changes no price.
 
     Args:
-        steps: The last steps, shape (S, 5): rollouts, prompt tokens once a group, prompt tokens in all rollouts, answer
-            tokens, and seconds; all positive.
+        steps: The last steps, shape (S, 5): rollouts, prompt tokens once a group, prompt tokens in
+            all rollouts, answer tokens, and seconds; all positive.
 
     >>> seconds, rng = Seconds(), np.random.default_rng(0)
     >>> for step in range(50):  # each rollout 10 ms and each token of an answer 1 ms; prompts are free
@@ -144,9 +166,11 @@ class Seconds:
 
     steps: FloatArray = field(default_factory=lambda: np.empty((0, 5)))
     prices: FloatArray = field(init=False)
-    """Seconds of a rollout, a prompt token once a group, a prompt token in each rollout, and an answer token, (4,)."""
+    """Seconds of a rollout, a prompt token once a group, a prompt token in each rollout, and an
+    answer token, (4,)."""
     at_bound: NDArray[np.bool_] = field(init=False)
-    """Which prices are at their lower bound, because the seconds do not depend on their quantity, (4,)."""
+    """Which prices are at their lower bound, because the seconds do not depend on their quantity,
+    (4,)."""
 
     def __post_init__(self) -> None:
         self.prices = _GUESS
@@ -182,13 +206,16 @@ class Seconds:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
         steps = check_array("seconds", state.get("seconds", []), "numbers")
         if steps.ndim != 2 or steps.shape[1] != 5 or not (np.isfinite(steps) & (steps > 0)).all():
-            raise StateError("The state holds no prices in seconds: another cost= saved it, or it is damaged.")
+            raise StateError(
+                "The state holds no prices in seconds: another cost= saved it, or it is damaged."
+            )
         restored = Seconds(steps[-_WINDOW:])
         self.steps, self.prices, self.at_bound = restored.steps, restored.prices, restored.at_bound
 
 
 def _fitted(steps_S5: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]] | None:
-    """The prices that fit the seconds of these steps best, and which are at their bound; None if the fit fails."""
+    """The prices that fit the seconds of these steps best, and which are at their bound; None if
+    the fit fails."""
     from scipy.optimize import least_squares  # deferred: slow to import
 
     # The fit is in shares of the median step: it depends neither on units nor on sizes.

@@ -1,8 +1,18 @@
-"""Selection of the generated rollouts to train on: pure functions from a step's rows to the rows kept."""
+"""Selection of the generated rollouts to train on: pure functions from a step's rows to the rows
+kept."""
 
-from budgetalloc.policies.downselect.pairs import extreme_pairs, pairwise_extremes, weighted_resample
+from budgetalloc.policies.downselect.pairs import (
+    extreme_pairs,
+    pairwise_extremes,
+    weighted_resample,
+)
 from budgetalloc.policies.downselect.resampling import resample_on_correct
-from budgetalloc.policies.downselect.rules import balanced, largest_advantages, mixed_first, top_p_variance
+from budgetalloc.policies.downselect.rules import (
+    balanced,
+    largest_advantages,
+    mixed_first,
+    top_p_variance,
+)
 from budgetalloc.policies.downselect.variance import d3s_schedule, max_variance
 
 __all__ = [

@@ -17,11 +17,19 @@ __all__ = ["check_rows", "first_of_groups", "scored_first", "share_rows", "turn"
 def check_rows(
     ids_R: Sequence[Hashable], values_R: ArrayLike, rows: int, name: str = "rewards_R"
 ) -> tuple[IntArray, FloatArray]:
-    """The group of each row and its value; raises `InputError` unless `rows` of them can be kept."""
+    """The group of each row and its value; raises `InputError` unless `rows` of them can be
+    kept."""
     ids = check_ids(ids_R, "ids_R")
     values = as_rewards(values_R, len(ids), name)
-    if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or not 1 <= rows <= len(ids):
-        raise InputError(f"rows={shown(rows)}: there are {len(ids)} rollouts to choose from. Use 1 to {len(ids)}.")
+    if (
+        isinstance(rows, bool)
+        or not isinstance(rows, (int, np.integer))
+        or not 1 <= rows <= len(ids)
+    ):
+        raise InputError(
+            f"rows={shown(rows)}: there are {len(ids)} rollouts to choose from. Use 1 to "
+            f"{len(ids)}."
+        )
     _, group_R = factorize(ids)
     return group_R, values
 
@@ -36,12 +44,15 @@ def turn(labels_R: IntArray) -> IntArray:
     ordered = labels_R[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(ordered)])
     turn_R = np.empty(len(labels_R), dtype=np.int64)
-    turn_R[order] = np.arange(len(labels_R)) - np.repeat(starts, np.diff(np.r_[starts, len(labels_R)]))
+    turn_R[order] = np.arange(len(labels_R)) - np.repeat(
+        starts, np.diff(np.r_[starts, len(labels_R)])
+    )
     return turn_R
 
 
 def scored_first(values_R: FloatArray, rows: int) -> tuple[IntArray, IntArray]:
-    """The rows that have a value, and the first rows without one (NaN) that complete them to `rows`.
+    """The rows that have a value, and the first rows without one (NaN) that complete them to
+    `rows`.
 
     >>> scored_first(np.array([np.nan, 1.0, np.nan, 0.0]), rows=3)
     (array([1, 3]), array([0]))
@@ -51,7 +62,8 @@ def scored_first(values_R: FloatArray, rows: int) -> tuple[IntArray, IntArray]:
 
 
 def share_rows(sizes_G: IntArray, rows: int) -> IntArray:
-    """`rows` divided among groups in proportion to their sizes, by largest remainder; ties go to the first group.
+    """`rows` divided among groups in proportion to their sizes, by largest remainder; ties go to
+    the first group.
 
     >>> share_rows(np.array([8, 8, 4]), rows=11)
     array([5, 4, 2])

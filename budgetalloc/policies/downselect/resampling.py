@@ -8,7 +8,12 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng
-from budgetalloc.policies.downselect.groups import check_rows, first_of_groups, scored_first, share_rows
+from budgetalloc.policies.downselect.groups import (
+    check_rows,
+    first_of_groups,
+    scored_first,
+    share_rows,
+)
 
 __all__ = ["resample_on_correct"]
 
@@ -26,25 +31,30 @@ def resample_on_correct(
     min_positive: int = 2,
     rng: np.random.Generator | None = None,
 ) -> IntArray:
-    """Keeps each group's share of successes, those with the lowest penalty first (GRPO-RoC, arXiv 2508.20722).
+    """Keeps each group's share of successes, those with the lowest penalty first (GRPO-RoC, arXiv
+    2508.20722).
 
-    A group that keeps m of its n rows keeps `round(m |positive| / n)` rows with success above 0, and other rows for the
-    rest. It keeps at least `min_zero` and `min_positive` of each kind, or all that it has. The released code takes the
-    first failures and the successes with the lowest penalty. The paper is quoted as drawing failures uniformly and
-    successes with chances inverse to their penalty (we did not read its text): pass `rng` for that.
+    A group that keeps m of its n rows keeps `round(m |positive| / n)` rows with success above 0,
+    and other rows for the rest. It keeps at least `min_zero` and `min_positive` of each kind, or
+    all that it has. The released code takes the first failures and the successes with the lowest
+    penalty. The paper is quoted as drawing failures uniformly and successes with chances inverse to
+    their penalty (we did not read its text): pass `rng` for that.
 
-    m is n `rows` / R, rounded by largest remainder. The released code rounds both kinds, keeps whole groups if both are
-    too small, and drops groups of fewer than m rows and of equal rewards. Rows without a reward (NaN) come last.
+    m is n `rows` / R, rounded by largest remainder. The released code rounds both kinds, keeps
+    whole groups if both are too small, and drops groups of fewer than m rows and of equal rewards.
+    Rows without a reward (NaN) come last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
         rewards_R: Rewards, shape (R,); NaN is no reward.
         rows: Rows to keep, 1 to R.
-        penalties_R: Penalties, at least 0, shape (R,); NaN is the worst, and None is 0 for all. In the paper, the share
-            of tool calls with an error plus a penalty for the format.
-        success_R: Success of each rollout in [0, 1], shape (R,); None if the rewards are the successes.
+        penalties_R: Penalties, at least 0, shape (R,); NaN is the worst, and None is 0 for all. In
+            the paper, the share of tool calls with an error plus a penalty for the format.
+        success_R: Success of each rollout in [0, 1], shape (R,); None if the rewards are the
+            successes.
         min_zero, min_positive: Fewest rows of each kind, as far as the group has them.
-        rng: Source of the draws; None is the released rule. Penalties below 0.01 (our choice) count as 0.01.
+        rng: Source of the draws; None is the released rule. Penalties below 0.01 (our choice) count
+            as 0.01.
 
     Returns:
         Indices of the rows kept, ascending, shape (rows,).
@@ -76,7 +86,9 @@ def resample_on_correct(
     return np.sort(np.r_[scored[kept], rest])
 
 
-def _positives(size_G: IntArray, has_G: IntArray, m_G: IntArray, min_zero: int, min_positive: int) -> IntArray:
+def _positives(
+    size_G: IntArray, has_G: IntArray, m_G: IntArray, min_zero: int, min_positive: int
+) -> IntArray:
     """The number of successes that each group keeps: of `has_G`, among `m_G` rows."""
     most_zero_G = np.minimum(min_zero, np.minimum(size_G - has_G, m_G))
     most_positive_G = np.minimum(min_positive, np.minimum(has_G, m_G))
@@ -90,11 +102,14 @@ def _penalties(penalties_R: ArrayLike | None, rows: int) -> FloatArray:
         return np.zeros(rows)
     penalties = check_array("penalties_R", penalties_R, "one penalty a rollout")
     if penalties.shape != (rows,):
-        raise InputError(f"penalties_R has shape {penalties.shape} for {rows} rollouts: give one per rollout.")
+        raise InputError(
+            f"penalties_R has shape {penalties.shape} for {rows} rollouts: give one per rollout."
+        )
     bad = (penalties < 0) | np.isinf(penalties)
     if bad.any():
         at = int(np.argmax(bad))
         raise InputError(
-            f"penalties_R[{at}] = {penalties[at]:g}: give a finite penalty of at least 0; a lower one is better."
+            f"penalties_R[{at}] = {penalties[at]:g}: give a finite penalty of at least 0; a lower "
+            "one is better."
         )
     return np.where(np.isnan(penalties), np.finfo(np.float64).max, penalties)

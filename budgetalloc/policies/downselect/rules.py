@@ -1,4 +1,5 @@
-"""Rules that order a step's rollouts and keep the first: mixed groups, balance, large advantages, large variance."""
+"""Rules that order a step's rollouts and keep the first: mixed groups, balance, large advantages,
+large variance."""
 
 from collections.abc import Hashable, Sequence
 
@@ -8,7 +9,13 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_number
-from budgetalloc.policies.downselect.groups import check_rows, first_of_groups, scored_first, share_rows, turn
+from budgetalloc.policies.downselect.groups import (
+    check_rows,
+    first_of_groups,
+    scored_first,
+    share_rows,
+    turn,
+)
 
 __all__ = ["balanced", "largest_advantages", "mixed_first", "top_p_variance"]
 
@@ -20,10 +27,11 @@ def mixed_first(
     scores_RF: ArrayLike | None = None,
     success_R: ArrayLike | None = None,
 ) -> IntArray:
-    """Rows of groups with unequal rewards, in the order of generation, then the rest (DAPO, arXiv 2503.14476).
+    """Rows of groups with unequal rewards, in the order of generation, then the rest (DAPO, arXiv
+    2503.14476).
 
-    DAPO drops groups of equal rewards. Here they fill the batch, which has a fixed size, if there are too few mixed
-    rows; under a group baseline their advantage is 0.
+    DAPO drops groups of equal rewards. Here they fill the batch, which has a fixed size, if there
+    are too few mixed rows; under a group baseline their advantage is 0.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
@@ -51,17 +59,20 @@ def balanced(
     scores_RF: ArrayLike | None = None,
     success_R: ArrayLike | None = None,
 ) -> IntArray:
-    """Equally many rows of every prompt, half of them successes if there are enough (Reinforce-Ada, 2510.04996).
+    """Equally many rows of every prompt, half of them successes if there are enough (Reinforce-Ada,
+    2510.04996).
 
-    A success is a row whose success is above 1/2. Ties go to the row generated first. If a prompt has too few rows, the
-    other prompts keep more. Args and returns as `mixed_first`, but `success_R` is used: the success of each rollout in
-    [0, 1], shape (R,); None if the rewards are the successes.
+    A success is a row whose success is above 1/2. Ties go to the row generated first. If a prompt
+    has too few rows, the other prompts keep more. Args and returns as `mixed_first`, but
+    `success_R` is used: the success of each rollout in [0, 1], shape (R,); None if the rewards are
+    the successes.
 
     >>> balanced(["a"] * 6 + ["b"] * 2, [0, 0, 0, 0, 1, 0, 1, 1], rows=4)
     array([0, 4, 6, 7])
     """
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
-    # Each prompt's k-th success stands next to its k-th failure: a prefix of any length is balanced.
+    # Each prompt's k-th success stands next to its k-th failure: a prefix of any length is
+    # balanced.
     success = rewards if success_R is None else check_rows(ids_R, success_R, rows)[1]
     kind_R = group_R * 2 + (success > 0.5)
     turn_R = turn(kind_R)
@@ -72,10 +83,12 @@ def balanced(
 
 
 def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows: int) -> IntArray:
-    """The rows with the largest |advantage| in every group: completion pruning (CPPO, arXiv 2503.22342).
+    """The rows with the largest |advantage| in every group: completion pruning (CPPO, arXiv
+    2503.22342).
 
-    A pruning rate P keeps `rows = (1 - P) R`. Each group keeps that share of its rows, rounded by largest remainder.
-    Ties go to the row generated first. Rows without an advantage (NaN) come last.
+    A pruning rate P keeps `rows = (1 - P) R`. Each group keeps that share of its rows, rounded by
+    largest remainder. Ties go to the row generated first. Rows without an advantage (NaN) come
+    last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
@@ -99,11 +112,13 @@ def largest_advantages(ids_R: Sequence[Hashable], advantages_R: ArrayLike, rows:
 def top_p_variance(
     ids_R: Sequence[Hashable], rewards_R: ArrayLike, share: float = 0.9, rows: int | None = None
 ) -> IntArray:
-    """The fewest groups whose reward variances add up to `share` of the total (RAGEN-2, arXiv 2604.06268).
+    """The fewest groups whose reward variances add up to `share` of the total (RAGEN-2, arXiv
+    2604.06268).
 
-    Variances are over n - 1, and ties go to the first group. If no group varies, none is kept. With `rows` the result
-    has a fixed size: rows are cut from the kept groups of least variance, or added from the dropped groups of least
-    variance, which mostly have equal rewards. Rows without a reward come last.
+    Variances are over n - 1, and ties go to the first group. If no group varies, none is kept. With
+    `rows` the result has a fixed size: rows are cut from the kept groups of least variance, or
+    added from the dropped groups of least variance, which mostly have equal rewards. Rows without a
+    reward come last.
 
     Args:
         ids_R: The prompt of each rollout, shape (R,).
@@ -130,10 +145,16 @@ def top_p_variance(
     mean_G = np.bincount(group_K, weights=rewards_K, minlength=groups) / np.maximum(size_G, 1)
     squares_G = np.bincount(group_K, weights=(rewards_K - mean_G[group_K]) ** 2, minlength=groups)
     # The mean of equal rewards may have a rounding error, which is no variance.
-    variance_G = np.where(mixed_groups(rewards, group_R, groups), squares_G / np.maximum(size_G - 1, 1), 0.0)
+    variance_G = np.where(
+        mixed_groups(rewards, group_R, groups), squares_G / np.maximum(size_G - 1, 1), 0.0
+    )
     order = np.argsort(-variance_G, kind="stable")
     reached = np.cumsum(variance_G[order])
-    number = int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12))) + 1 if variance_G.any() else 0
+    number = (
+        int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12))) + 1
+        if variance_G.any()
+        else 0
+    )
     place_G = np.empty(groups, dtype=np.int64)
     place_G[np.r_[order[:number], order[number:][::-1]]] = np.arange(groups)
     if rows is None:

@@ -35,7 +35,11 @@ class Server:
     """
 
     def __init__(self, args: Any, model: str, stopping: threading.Event) -> None:
-        self.url, self.timeout, self.stopping = args.vllm_server_base_url.rstrip("/"), args.request_timeout, stopping
+        self.url, self.timeout, self.stopping = (
+            args.vllm_server_base_url.rstrip("/"),
+            args.request_timeout,
+            stopping,
+        )
         self.at_once = max(1, args.max_inflight_tasks)
         self.request = {
             "model": model,
@@ -53,7 +57,8 @@ class Server:
         self._lock, self._threads = threading.Lock(), 0
 
     def submit(self, key: Any, prompt: list[int], seed: int) -> None:
-        """Asks for a completion; `max_inflight_tasks` requests run at once, in the order of submission."""
+        """Asks for a completion; `max_inflight_tasks` requests run at once, in the order of
+        submission."""
         with self._lock:
             self._waiting.append((key, {"prompt": prompt, "seed": seed}))
             if self._threads == self.at_once:
@@ -75,7 +80,8 @@ class Server:
                 self._answers.put((key, error))
 
     def answer(self, timeout: float) -> tuple[Any, Completion | Exception] | None:
-        """The key of the next request that has ended, and its completion or error; None after `timeout` seconds."""
+        """The key of the next request that has ended, and its completion or error; None after
+        `timeout` seconds."""
         try:
             return self._answers.get(timeout=timeout)
         except queue.Empty:
@@ -85,30 +91,38 @@ class Server:
         choice = self._post("/v1/completions", self.request | what)["choices"][0]
         if choice.get("token_ids") is None or not choice.get("logprobs"):
             raise UnsupportedError(
-                f"{self.url} answered without token_ids or logprobs, which AsyncGRPOTrainer needs. Use vLLM 0.22 or "
+                f"{self.url} answered without token_ids or logprobs, which AsyncGRPOTrainer needs. "
+                "Use vLLM 0.22 or "
                 "newer."
             )
         ids, log_probs = list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
         if len(ids) != len(log_probs):
-            raise UnsupportedError(f"{self.url} sent {len(log_probs)} log-probabilities for {len(ids)} tokens.")
+            raise UnsupportedError(
+                f"{self.url} sent {len(log_probs)} log-probabilities for {len(ids)} tokens."
+            )
         return ids, log_probs
 
     def _post(self, path: str, what: dict[str, Any]) -> Any:
-        """Retries if the server cannot be reached or answers with a 5xx status. A 4xx status and a request without an
-        answer within `request_timeout` raise at once."""
+        """Retries if the server cannot be reached or answers with a 5xx status. A 4xx status and a
+        request without an answer within `request_timeout` raise at once."""
         body, headers = json.dumps(what).encode(), {"Content-Type": "application/json"}
         for attempt in range(ATTEMPTS):
             request = urllib.request.Request(self.url + path, body, headers)
             try:
                 with _DIRECT.open(request, timeout=self.timeout) as response:
                     return json.load(response)
-            except TimeoutError as error:  # a further attempt would hold up all later rollouts for as long again
-                raise TimeoutError(f"POST {self.url}{path}: no answer in request_timeout={self.timeout} s.") from error
+            # a further attempt would hold up all later rollouts for as long again
+            except TimeoutError as error:
+                raise TimeoutError(
+                    f"POST {self.url}{path}: no answer in request_timeout={self.timeout} s."
+                ) from error
             except _BROKEN as error:
                 answer = error if isinstance(error, urllib.error.HTTPError) else None
                 if (answer is not None and answer.code < 500) or attempt == ATTEMPTS - 1:
                     detail = "" if answer is None else answer.read(500).decode(errors="replace")
-                    raise ConnectionError(f"POST {self.url}{path}: {error} {detail}".rstrip()) from error
+                    raise ConnectionError(
+                        f"POST {self.url}{path}: {error} {detail}".rstrip()
+                    ) from error
             if self.stopping.wait(min(2.0**attempt, 16.0)):
                 break
         raise TrainingEnded

@@ -35,10 +35,11 @@ class Flight(Plan[SampledCompletion]):
 
 
 class Flights:
-    """The steps that are being generated, in one thread. They are observed and learned from in their order.
+    """The steps that are being generated, in one thread. They are observed and learned from in
+    their order.
 
-    A rollout whose request fails is lost. The step is observed without it, so beliefs learn nothing from it. Lost
-    rollouts are charged at their expected cost (`Costs.lost`).
+    A rollout whose request fails is lost. The step is observed without it, so beliefs learn nothing
+    from it. Lost rollouts are charged at their expected cost (`Costs.lost`).
 
     Args:
         session: Runs the policy.
@@ -49,16 +50,30 @@ class Flights:
     """
 
     def __init__(
-        self, session: Session, admission: Admission[Flight], sampler: CompletionSampler, server: Server, seed: int
+        self,
+        session: Session,
+        admission: Admission[Flight],
+        sampler: CompletionSampler,
+        server: Server,
+        seed: int,
     ) -> None:
-        self.session, self.admission, self.sampler, self.server, self.seed = session, admission, sampler, server, seed
+        self.session, self.admission, self.sampler, self.server, self.seed = (
+            session,
+            admission,
+            sampler,
+            server,
+            seed,
+        )
         self._warned = False
 
     def begin(self, rollouts: int, version: int) -> None:
-        """Sends the first requests of the session's current step, of which `rollouts` are trained on."""
+        """Sends the first requests of the session's current step, of which `rollouts` are trained
+        on."""
         flight = Flight(rollouts, number=self.session.step.number)
         if not self._request(flight, version):
-            raise InputError(f"{self.session.policy} requested no rollouts: a step must spend its budget.")
+            raise InputError(
+                f"{self.session.policy} requested no rollouts: a step must spend its budget."
+            )
         self.admission.begin(flight)
 
     def _request(self, flight: Flight, version: int) -> bool:
@@ -86,16 +101,20 @@ class Flights:
             if not self._warned:
                 self._warned = True
                 logger.warning(
-                    "A rollout of prompt %r is lost (%s), and its group is trained without it. budgetalloc/lost counts "
+                    "A rollout of prompt %r is lost (%s), and its group is trained without it. "
+                    "budgetalloc/lost counts "
                     "such rollouts.",
                     *(request.prompt, answer),
                 )
-        flight.take(number, None if isinstance(answer, Exception) else self.sampler.sampled(request, answer))
+        flight.take(
+            number, None if isinstance(answer, Exception) else self.sampler.sampled(request, answer)
+        )
         self.sampler.on_progress()
 
     def complete(self, version: int) -> Flight | None:
-        """The oldest step, if all its rollouts have come or are lost: it is then the session's current step, and waits
-        for its end. None otherwise. A step that wants another round gets it.
+        """The oldest step, if all its rollouts have come or are lost: it is then the session's
+        current step, and waits for its end. None otherwise. A step that wants another round gets
+        it.
 
         Raises:
             Exception: the error of the last request, if none of the step's rollouts came.

@@ -18,7 +18,9 @@ __all__ = ["lengths", "samples_of"]
 
 def lengths(sampled: Sequence[SampledCompletion]) -> tuple[IntArray, IntArray]:
     """The tokens of each completion, and of its prompt."""
-    both = np.array([(len(each.ids), len(each.request.prompt_ids)) for each in sampled], dtype=np.int64).reshape(-1, 2)
+    both = np.array(
+        [(len(each.ids), len(each.request.prompt_ids)) for each in sampled], dtype=np.int64
+    ).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
@@ -31,7 +33,8 @@ def samples_of(
     first_group: int,
     names: Sequence[str],
 ) -> Iterator[Any]:
-    """The rollouts to train on, with the metrics that TRL logs; rollouts without tokens are left out.
+    """The rollouts to train on, with the metrics that TRL logs; rollouts without tokens are left
+    out.
 
     Args:
         batch: The batch of the step.
@@ -41,7 +44,8 @@ def samples_of(
         first_group: Number of the step's first group in the training.
         names: Names of the reward functions.
     """
-    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample  # experimental: TRL may move it
+    # experimental: TRL may move it
+    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
     for at in kept_R:
         if not completions[at].ids:
@@ -49,8 +53,13 @@ def samples_of(
         group = int(batch.group_R[at])
         group_rewards = batch.rewards_R[batch.group_R == group]
         scored = group_rewards[~np.isnan(group_rewards)]
-        metrics = {"reward": batch.rewards_R[at], "reward_std": scored.std() if len(scored) else math.nan}
-        metrics |= {f"rewards/{name}": x for name, x in zip(names, batch.scores_RF[at], strict=True)}
+        metrics = {
+            "reward": batch.rewards_R[at],
+            "reward_std": scored.std() if len(scored) else math.nan,
+        }
+        metrics |= {
+            f"rewards/{name}": x for name, x in zip(names, batch.scores_RF[at], strict=True)
+        }
         each, asked = completions[at], completions[at].request
         before = len(asked.prompt_ids)
         yield RolloutSample(

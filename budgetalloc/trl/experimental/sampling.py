@@ -16,9 +16,17 @@ from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.trl.experimental.completions import Completion
 from budgetalloc.trl.generation import GROUP
 
-__all__ = ["CompletionSampler", "Request", "SampledCompletion", "as_messages", "names_of", "shuffled_passes"]
+__all__ = [
+    "CompletionSampler",
+    "Request",
+    "SampledCompletion",
+    "as_messages",
+    "names_of",
+    "shuffled_passes",
+]
 
-_GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get in another way
+# columns that reward functions get in another way
+_GIVEN = ("prompt", "completion", "completion_ids")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +80,14 @@ class CompletionSampler:
         reward_funcs: Sequence[Callable[..., Any]],
         on_progress: Callable[..., None],
     ) -> None:
-        self.tokenizer, self.template = trainer.processing_class, trainer.args.chat_template_kwargs or {}
+        self.tokenizer, self.template = (
+            trainer.processing_class,
+            trainer.args.chat_template_kwargs or {},
+        )
         self.prompts, self.reward_funcs, self.on_progress = prompts, reward_funcs, on_progress
         self.names = names_of(reward_funcs)
-        self._loop = asyncio.new_event_loop()  # one for all calls, because a reward function may keep it
+        # one for all calls, because a reward function may keep it
+        self._loop = asyncio.new_event_loop()
 
     def close(self) -> None:
         """Closes the event loop of asynchronous reward functions."""
@@ -85,7 +97,10 @@ class CompletionSampler:
         """A request for each of these prompts; `key` seeds them."""
         self.on_progress(f"generating {len(ids_R)} rollouts")
         rows_R = self.prompts.rows_in_turn(list(zip(ids_R, turns(ids_R, key), strict=True)))
-        tokens = {prompt: self._tokens(row["prompt"]) for prompt, row in dict(zip(ids_R, rows_R, strict=True)).items()}
+        tokens = {
+            prompt: self._tokens(row["prompt"])
+            for prompt, row in dict(zip(ids_R, rows_R, strict=True)).items()
+        }
         # Without a seed each, vLLM's engines would draw the same completions.
         seeds_R = np.random.default_rng(key).integers(2**63, size=len(ids_R)).tolist()
         rows = zip(ids_R, rows_R, seeds_R, strict=True)
@@ -94,7 +109,9 @@ class CompletionSampler:
     def sampled(self, request: Request, answer: Completion) -> SampledCompletion:
         """The server's answer, decoded."""
         text = self.tokenizer.decode(answer[0], skip_special_tokens=True)
-        completion = text if isinstance(request.row["prompt"], str) else as_messages("assistant", text)
+        completion = (
+            text if isinstance(request.row["prompt"], str) else as_messages("assistant", text)
+        )
         return SampledCompletion(request, *answer, completion)
 
     def _tokens(self, prompt: Any) -> list[int]:
@@ -123,9 +140,12 @@ class CompletionSampler:
         for name, answer in zip(self.names, answers, strict=True):
             if len(answer) != len(sampled):
                 raise InputError(
-                    f"{name} returned {len(answer)} rewards for {len(sampled)} completions: return one for each."
+                    f"{name} returned {len(answer)} rewards for {len(sampled)} completions: return "
+                    "one for each."
                 )
-        return np.array([[math.nan if x is None else float(x) for x in answer] for answer in answers]).T
+        return np.array(
+            [[math.nan if x is None else float(x) for x in answer] for answer in answers]
+        ).T
 
 
 async def _settled(answers: list[Any]) -> list[Any]:
@@ -146,7 +166,8 @@ def names_of(reward_funcs: Sequence[Callable[..., Any]]) -> list[str]:
 
 
 def shuffled_passes(ids_P: Sequence[Id], start: int, width: int, seed: int) -> list[Id]:
-    """The distinct prompts at `width` positions from `start` on, in an order that is reshuffled at each pass.
+    """The distinct prompts at `width` positions from `start` on, in an order that is reshuffled at
+    each pass.
 
     >>> shuffled_passes(["a", "b", "c"], 0, 3, seed=0), shuffled_passes(["a", "b", "c"], 2, 2, seed=0)
     (['c', 'a', 'b'], ['b', 'c'])

@@ -26,27 +26,32 @@ def cero(
     horizon: int = 500,
     seed: int = 0,
 ) -> Policy:
-    """Prompts whose marginal value, after all their rollouts in the run, exceeds a price (CERO, arXiv 2606.05606).
+    """Prompts whose marginal value, after all their rollouts in the run, exceeds a price (CERO,
+    arXiv 2606.05606).
 
-    After z rollouts in the whole run a prompt has the value 1 - exp(-4 lambda q z / R), where q = E[p(1-p)] under
-    Beta(a, b). At a visit a <- a0 + rho (a - a0) + successes, and b likewise. For graded success q is multiplied by the
-    belief's spread. One price for all prompts is compared with the slope of the value (`log_slopes`), both in units of
-    lambda / R, so that they lie in [0, 1]. After a step the price rises by (wanted - spent) / max(wanted, spent) /
-    sqrt(K), where the visited prompts want rollouts, up to `high` each, until their slopes fall to the price.
+    After z rollouts in the whole run a prompt has the value 1 - exp(-4 lambda q z / R), where q =
+    E[p(1-p)] under Beta(a, b). At a visit a <- a0 + rho (a - a0) + successes, and b likewise. For
+    graded success q is multiplied by the belief's spread. One price for all prompts is compared
+    with the slope of the value (`log_slopes`), both in units of lambda / R, so that they lie in [0,
+    1]. After a step the price rises by (wanted - spent) / max(wanted, spent) / sqrt(K), where the
+    visited prompts want rollouts, up to `high` each, until their slopes fall to the price.
 
-    The paper may spend more or less than its mean in a step; here a step's budget is spent exactly. The price therefore
-    selects the prompts with slope > price, and greedy on the value gives them up to `high` rollouts each. The others
-    get only the budget's floor, unless all selected prompts are full. The paper also learns a dual variable for each
-    prompt, which here is its slope in closed form.
+    The paper may spend more or less than its mean in a step; here a step's budget is spent exactly.
+    The price therefore selects the prompts with slope > price, and greedy on the value gives them
+    up to `high` rollouts each. The others get only the budget's floor, unless all selected prompts
+    are full. The paper also learns a dual variable for each prompt, which here is its slope in
+    closed form.
 
-    The step size and the horizon of 500 steps are the paper's. lambda, R, rho, the prior, `high` and the scaling of the
-    price's step were not found; they are our defaults. The value is meant for a run of known length: set R to about the
-    rollouts that a prompt gets in the whole run. Far beyond R, q z is about the same for all prompts, and most rollouts
-    go to solved and hopeless prompts.
+    The step size and the horizon of 500 steps are the paper's. lambda, R, rho, the prior, `high`
+    and the scaling of the price's step were not found; they are our defaults. The value is meant
+    for a run of known length: set R to about the rollouts that a prompt gets in the whole run. Far
+    beyond R, q z is about the same for all prompts, and most rollouts go to solved and hopeless
+    prompts.
 
     Args:
         rate: lambda, positive.
-        saturation: R, positive: with lambda = 1, after R rollouts a prompt at p = 1/2 has 63 % of its value.
+        saturation: R, positive: with lambda = 1, after R rollouts a prompt at p = 1/2 has 63 % of
+            its value.
         high: Most rollouts of a prompt in a step, at least 1; the budget's bounds come first.
         rho: Share of the evidence kept at a visit, in [0, 1].
         prior: a0 and b0, positive.
@@ -80,19 +85,25 @@ def cero(
             memory.numbers["price"] = float(np.clip(price + move, 0.0, 1.0))
         columns["exposure"][at_V] += visit.scored_V
         columns["alpha"][at_V] = prior[0] + rho * (alpha_V - prior[0]) + visit.successes_V
-        columns["beta"][at_V] = prior[1] + rho * (beta_V - prior[1]) + visit.scored_V - visit.successes_V
+        columns["beta"][at_V] = (
+            prior[1] + rho * (beta_V - prior[1]) + visit.scored_V - visit.successes_V
+        )
         columns["graded"][at_V] = rho * graded_V + visit.graded_V
 
     def decide(view: View) -> IntArray:
         q_P, price = success_variance(view.belief_P), view.numbers["price"]
         slope_P, speed_P = log_slopes(q_P, view.recall["exposure"], speed), 4 * speed * q_P
         taken_P = slope_P > np.log(max(price, 1e-300)) if price else np.ones(len(q_P), dtype=bool)
-        first_P = np.where(taken_P, START / 2, 0)[:, None]  # above any gain of a prompt that is not taken
-        # Only ratios of gains matter. Scaling by the largest keeps them distinct when all prompts are saturated.
+        # above any gain of a prompt that is not taken
+        first_P = np.where(taken_P, START / 2, 0)[:, None]
+        # Only ratios of gains matter. Scaling by the largest keeps them distinct when all prompts
+        # are saturated.
         scale_P = START / 4 * np.exp(slope_P - slope_P.max()) / token_prices(view) / speed_P
 
         def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-            return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
+            return np.asarray(
+                -np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None]
+            )
 
         def gain(counts_N: IntArray) -> FloatArray:
             return first_P + gain_per_rollout(value, view.belief_P, counts_N)
@@ -121,7 +132,8 @@ def success_variance(belief: Beta) -> FloatArray:
 
 
 def log_slopes(q_P: ArrayLike, exposure_P: ArrayLike, speed: float) -> FloatArray:
-    """The logarithm of the slope of 1 - exp(-4 speed q z) at z = exposure, in units of speed = lambda / R: shape (P,).
+    """The logarithm of the slope of 1 - exp(-4 speed q z) at z = exposure, in units of speed =
+    lambda / R: shape (P,).
 
     >>> np.exp(log_slopes([0.25, 0.25, 0.05], [0, 64, 64], 1 / 64)).round(4)  # 4 q exp(-4 q z / 64)
     array([1.    , 0.3679, 0.1637])
@@ -129,5 +141,10 @@ def log_slopes(q_P: ArrayLike, exposure_P: ArrayLike, speed: float) -> FloatArra
     share_P = 4 * check_array("q_P", q_P, "one number per prompt")
     exposure = check_array("exposure_P", exposure_P, "the rollouts that each prompt has had")
     if exposure.shape not in ((), (1,), share_P.shape):
-        raise InputError(f"exposure_P has shape {exposure.shape}, q_P {share_P.shape}: give one number per prompt.")
-    return np.asarray(np.log(share_P) - check_number("speed", speed, 0, np.inf) * share_P * exposure)
+        raise InputError(
+            f"exposure_P has shape {exposure.shape}, q_P {share_P.shape}: give one number per "
+            "prompt."
+        )
+    return np.asarray(
+        np.log(share_P) - check_number("speed", speed, 0, np.inf) * share_P * exposure
+    )

@@ -12,14 +12,17 @@ from budgetalloc.policies.prompt_selection import batch, in_proportion, keep_onl
 __all__ = ["dart"]
 
 
-def dart(*, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float = 0.9, seed: int = 0) -> Policy:
-    """Fewer rollouts for prompts that pass more than 60 %: DART's dynamic rollout number (arXiv 2509.23866).
+def dart(
+    *, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float = 0.9, seed: int = 0
+) -> Policy:
+    """Fewer rollouts for prompts that pass more than 60 %: DART's dynamic rollout number (arXiv
+    2509.23866).
 
-    A prompt whose posterior mean is above `easy` gets `reduced` rollouts; all others, including cold ones, get `group`.
-    With `floor=0`, the rollouts saved go to further prompts drawn at random; with a floor, to all prompts in
-    proportion. Graded success enters through its mean. The paper's formula for the reduction was not found, and the
-    released code has a fixed number. The paper's limits on length, experience pool and choice of steps are not
-    included.
+    A prompt whose posterior mean is above `easy` gets `reduced` rollouts; all others, including
+    cold ones, get `group`. With `floor=0`, the rollouts saved go to further prompts drawn at
+    random; with a floor, to all prompts in proportion. Graded success enters through its mean. The
+    paper's formula for the reduction was not found, and the released code has a fixed number. The
+    paper's limits on length, experience pool and choice of steps are not included.
 
     Args:
         group: Rollouts of a prompt, at least `reduced`.
@@ -40,7 +43,9 @@ def dart(*, group: int = 8, reduced: int = 4, easy: float = 0.6, discount: float
 
     def decide(view: View) -> IntArray:
         wanted_P = np.where(view.belief_P.mean > easy, reduced, group)
-        return in_proportion(wanted_P if view.budget.fewest else keep_only(wanted_P, batch(wanted_P, view)), view)
+        return in_proportion(
+            wanted_P if view.budget.fewest else keep_only(wanted_P, batch(wanted_P, view)), view
+        )
 
     name = f"dart(group={group}, reduced={reduced}, easy={easy}, discount={discount}, seed={seed})"
     return Policy(name, decide, BetaEstimator(discount=discount), seed, Needs(baseline="group"))

@@ -9,7 +9,14 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number, shown
+from budgetalloc.errors import (
+    InputError,
+    check_array,
+    check_function,
+    check_integer,
+    check_number,
+    shown,
+)
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
@@ -18,8 +25,11 @@ from budgetalloc.policies.prompt_selection import drawn_batch
 __all__ = ["gvm", "gvm_weights"]
 
 
-def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, beta: float = 2.0) -> FloatArray:
-    """GVM's unnormalized share of each prompt, G / sqrt(p + alpha / p^(beta - 1)), shape (P,); 0 at p = 0.
+def gvm_weights(
+    p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, beta: float = 2.0
+) -> FloatArray:
+    """GVM's unnormalized share of each prompt, G / sqrt(p + alpha / p^(beta - 1)), shape (P,); 0 at
+    p = 0.
 
     Its maximum is at p = (alpha (beta - 1))^(1 / beta), which is 0.032 with the default constants.
 
@@ -29,7 +39,10 @@ def gvm_weights(p_P: ArrayLike, norm_P: ArrayLike = 1.0, alpha: float = 1e-3, be
     p = check_array("p_P", p_P, "one success rate per prompt")
     norm = check_array("norm_P", norm_P, "one gradient norm, or one per prompt")
     if not ((p >= 0) & (p <= 1)).all() or norm.shape not in ((), (1,), p.shape):
-        raise InputError(f"p_P={shown(p_P)}, norm_P={shown(norm_P)}: give rates in [0, 1]; one norm, or one per rate.")
+        raise InputError(
+            f"p_P={shown(p_P)}, norm_P={shown(norm_P)}: give rates in [0, 1]; one norm, or one per "
+            "rate."
+        )
     check_number("alpha", alpha, 0, np.inf)
     check_number("beta", beta, 1, np.inf)
     safe = np.where(p > 0, p, 1.0)
@@ -48,21 +61,26 @@ def gvm(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """Counts proportional to G / sqrt(p + alpha / p^(beta-1)): hard prompts get more (GVM-RAFT, arXiv 2505.02391).
+    """Counts proportional to G / sqrt(p + alpha / p^(beta-1)): hard prompts get more (GVM-RAFT,
+    arXiv 2505.02391).
 
-    Rejection sampling trains on successes only. A prompt's gradient therefore has a variance of about G^2 / (p n), with
-    p its accept rate and G the norm of its gradient. alpha and beta penalize prompts that rarely succeed. With
-    w = `gvm_weights`, the integer counts minimise sum w^2 / n. p is the posterior mean, which is never 0 and needs no
-    pilot. For graded success, the mean takes the place of the accept rate. In the released code p is the share
-    of successes in a pilot. The code rounds the shares, gives nothing to a prompt whose pilot had no success, and may
+    Rejection sampling trains on successes only. A prompt's gradient therefore has a variance of
+    about G^2 / (p n), with p its accept rate and G the norm of its gradient. alpha and beta
+    penalize prompts that rarely succeed. With w = `gvm_weights`, the integer counts minimise sum
+    w^2 / n. p is the posterior mean, which is never 0 and needs no pilot. For graded success, the
+    mean takes the place of the accept rate. In the released code p is the share of successes in a
+    pilot. The code rounds the shares, gives nothing to a prompt whose pilot had no success, and may
     drop more by thresholds.
 
-    Every prompt gets at least the smallest group. With `floor=0`, prompts are first drawn at random, as many as groups
-    of `group` fit into the budget. A budget in tokens or with quotas instead chooses among all.
+    Every prompt gets at least the smallest group. With `floor=0`, prompts are first drawn at
+    random, as many as groups of `group` fit into the budget. A budget in tokens or with quotas
+    instead chooses among all.
 
     Args:
-        alpha, beta: Weight of the penalty, at least 0, and its power, at least 1; the released code's.
-        norm_of: The gradient norm of a prompt, not negative, the same on every process and after a resume. None is 1.
+        alpha, beta: Weight of the penalty, at least 0, and its power, at least 1; the released
+            code's.
+        norm_of: The gradient norm of a prompt, not negative, the same on every process and after a
+            resume. None is 1.
         group: Mean rollouts of a drawn prompt, at least 1; our default.
         prior, discount, idle: As in `BetaEstimator`; our default.
         seed: Seeds the drawn batch and the ties.
@@ -94,7 +112,9 @@ def gvm(
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     named = None if norm_of is None else getattr(norm_of, "__name__", type(norm_of).__name__)
     settings = f"alpha={alpha}, beta={beta}, norm_of={named}, group={group}"
-    name = f"gvm({settings}, prior={estimator.prior!r}, discount={discount}, idle={idle}, seed={seed})"
+    name = (
+        f"gvm({settings}, prior={estimator.prior!r}, discount={discount}, idle={idle}, seed={seed})"
+    )
     return Policy(name, decide, estimator, seed, Needs(baseline="group"))
 
 
@@ -103,5 +123,7 @@ def _norms(norm_of: Callable[[Id], float], ids_P: Sequence[Id]) -> FloatArray:
     wrong_P = ~(np.isfinite(norm_P) & (norm_P >= 0))
     if wrong_P.any():
         at = int(np.argmax(wrong_P))
-        raise InputError(f"norm_of({ids_P[at]!r}) = {norm_P[at]}: a gradient norm is finite and not negative.")
+        raise InputError(
+            f"norm_of({ids_P[at]!r}) = {norm_P[at]}: a gradient norm is finite and not negative."
+        )
     return norm_P

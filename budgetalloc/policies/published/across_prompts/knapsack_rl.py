@@ -1,4 +1,5 @@
-"""Knapsack RL: the chance of a mixed group times the expected gain in success, at the last visit's mean."""
+"""Knapsack RL: the chance of a mixed group times the expected gain in success, at the last visit's
+mean."""
 
 from typing import Literal
 
@@ -32,9 +33,11 @@ _SOLVED, _UNKNOWN, _UNSOLVED, _NO_GAIN = (k * UNIT for k in range(2, 6))
 
 
 def rollouts_to_mix(p_P: ArrayLike, confidence: float, most: int) -> IntArray:
-    """The fewest rollouts whose group is mixed with this probability, 1 - p^n - (1-p)^n >= confidence; at most `most`.
+    """The fewest rollouts whose group is mixed with this probability, 1 - p^n - (1-p)^n >=
+    confidence; at most `most`.
 
-    Knapsack RL's code leaves out the smaller term, ln(1 - confidence) / ln(max(p, 1-p)): 3.3 instead of 5 at p = 1/2.
+    Knapsack RL's code leaves out the smaller term, ln(1 - confidence) / ln(max(p, 1-p)): 3.3
+    instead of 5 at p = 1/2.
 
     >>> rollouts_to_mix([0.01, 0.05, 0.1, 0.25, 0.5, 0.0], 0.9, 256)
     array([230,  45,  22,   9,   5, 256])
@@ -57,26 +60,30 @@ def knapsack_rl(
     surplus: Literal["unsolved", "effective"] = "unsolved",
     seed: int = 0,
 ) -> Policy:
-    """Shares out a batch by (1 - p^n - (1-p)^n) p (1-p)^2, p the last visit's mean (Knapsack RL, arXiv 2509.25849).
+    """Shares out a batch by (1 - p^n - (1-p)^n) p (1-p)^2, p the last visit's mean (Knapsack RL,
+    arXiv 2509.25849).
 
-    Every prompt gets `low` rollouts; one with fewer than `fewest` rewards so far gets the mean budget of a prompt. The
-    rest maximises the sum of values over the *effective* prompts, those with 0 < p < 1, up to `high` each. The value is
-    concave, so greedy is exact. p is the mean reward of the last visit or, if that had fewer than `recent` rollouts, of
-    the `recent` latest rewards; a visit that lies partly in this window counts with its mean. The rule has no prior and
-    no forgetting: p = 0 after 16 failures is treated as certain. For graded success the value is multiplied by the
-    variance of these rewards as a share of p(1-p). Prompts with equal rewards are not effective and count as solved,
-    unless p = 0.
+    Every prompt gets `low` rollouts; one with fewer than `fewest` rewards so far gets the mean
+    budget of a prompt. The rest maximises the sum of values over the *effective* prompts, those
+    with 0 < p < 1, up to `high` each. The value is concave, so greedy is exact. p is the mean
+    reward of the last visit or, if that had fewer than `recent` rollouts, of the `recent` latest
+    rewards; a visit that lies partly in this window counts with its mean. The rule has no prior and
+    no forgetting: p = 0 after 16 failures is treated as certain. For graded success the value is
+    multiplied by the variance of these rewards as a share of p(1-p). Prompts with equal rewards are
+    not effective and count as solved, unless p = 0.
 
-    The surplus is what the budget has beyond the rollouts that make every effective prompt mixed with `confidence`
-    (`rollouts_to_mix`). With surplus="unsolved" it goes evenly to the prompts with p = 0, up to `high` each. With
-    "effective" the effective prompts have no such limit. What remains goes, up to `high`, to effective, unsolved,
-    unknown and solved prompts in this order, and then to all alike. If the budget is less than `low` for all prompts,
-    prompts are not ranked, and those left out change from step to step.
+    The surplus is what the budget has beyond the rollouts that make every effective prompt mixed
+    with `confidence` (`rollouts_to_mix`). With surplus="unsolved" it goes evenly to the prompts
+    with p = 0, up to `high` each. With "effective" the effective prompts have no such limit. What
+    remains goes, up to `high`, to effective, unsolved, unknown and solved prompts in this order,
+    and then to all alike. If the budget is less than `low` for all prompts, prompts are not ranked,
+    and those left out change from step to step.
 
-    The released code differs. Its dynamic programme values "nothing extra" at 0 instead of Value(min_n, p). It stops
-    with an error if all prompts are effective and easy, treats prompts never seen as unsolved, gives the surplus to
-    solved prompts if none is unsolved, and compares the need, which includes `low`, with what is left after `low`. The
-    paper's full text was not read; its rule is taken from summaries and the code.
+    The released code differs. Its dynamic programme values "nothing extra" at 0 instead of
+    Value(min_n, p). It stops with an error if all prompts are effective and easy, treats prompts
+    never seen as unsolved, gives the surplus to solved prompts if none is unsolved, and compares
+    the need, which includes `low`, with what is left after `low`. The paper's full text was not
+    read; its rule is taken from summaries and the code.
 
     Args:
         low, high: N_low and N_up, 1 <= low <= high; the budget's bounds come first.
@@ -111,10 +118,13 @@ def knapsack_rl(
         for name, latest_V in zip(window, latest_VM.T, strict=True):
             columns[name][at_V] = latest_V
         filled_V = np.maximum((~np.isnan(latest_VM)).sum(axis=1), 1)
-        rate_V = np.where(visit.scored_V >= recent, visit.mean_V, np.nansum(latest_VM, axis=1) / filled_V)
+        rate_V = np.where(
+            visit.scored_V >= recent, visit.mean_V, np.nansum(latest_VM, axis=1) / filled_V
+        )
         columns["rate"][at_V] = np.clip(rate_V, 0.0, 1.0)
         taken_V = np.minimum(visit.scored_V, filled_V)
-        older_V = (filled_V - taken_V) * columns["graded"][at_V]  # assumes that what left the window had its mean
+        # assumes that what left the window had its mean
+        older_V = (filled_V - taken_V) * columns["graded"][at_V]
         columns["graded"][at_V] = (taken_V * visit.graded_V / visit.scored_V + older_V) / filled_V
         columns["scored"][at_V] += visit.scored_V
 
@@ -139,7 +149,10 @@ def knapsack_rl(
         price_P = token_prices(view)[effective_P]
 
         def effective(counts_N: ArrayLike) -> FloatArray:
-            each_PN = gain_per_rollout(values.success_gain, Point(rates, spreads), counts_N)[at_P] / price_P[:, None]
+            each_PN = (
+                gain_per_rollout(values.success_gain, Point(rates, spreads), counts_N)[at_P]
+                / price_P[:, None]
+            )
             return np.maximum(np.rint(each_PN / UNIT) * UNIT, _NO_GAIN)
 
         if surplus == "unsolved":
@@ -163,12 +176,16 @@ def knapsack_rl(
 
 
 def _spread(rate_P: FloatArray, graded_P: FloatArray) -> FloatArray:
-    """The variance of successes u as a share of p(1-p), from the means of u and of u(1-u); 0 where all are equal."""
+    """The variance of successes u as a share of p(1-p), from the means of u and of u(1-u); 0 where
+    all are equal."""
     largest_P = rate_P * (1 - rate_P)
     share_P = 1.0 - graded_P / np.where(largest_P > 0, largest_P, 1.0)
     return np.where(share_P > EQUAL, np.minimum(share_P, 1.0), 0.0)
 
 
 def _last_gain(gain_PN: FloatArray, steps: int) -> float:
-    """A value just below the gain of the last of the `steps` best steps, at which the surplus begins."""
-    return float(np.partition(gain_PN, gain_PN.size - steps, axis=None)[gain_PN.size - steps]) - UNIT
+    """A value just below the gain of the last of the `steps` best steps, at which the surplus
+    begins."""
+    return (
+        float(np.partition(gain_PN, gain_PN.size - steps, axis=None)[gain_PN.size - steps]) - UNIT
+    )

@@ -19,19 +19,21 @@ __all__ = ["Form", "gradient_variance", "variance_reduction", "vip"]
 
 Form = Literal["neyman", "dr_grpo", "rloo"]
 
-# Offsets that make value(0) = 0 and give opening a group a gain. They matter only if a budget in tokens or with quotas
-# chooses prompts: a constant per group does not move rollouts between groups.
+# Offsets that make value(0) = 0 and give opening a group a gain. They matter only if a budget in
+# tokens or with quotas chooses prompts: a constant per group does not move rollouts between groups.
 _START = {"neyman": 1.0, "dr_grpo": 0.5, "rloo": 2.0}
 
 
 def gradient_variance(counts_N: ArrayLike, form: Form = "neyman") -> FloatArray:
-    """The variance of one prompt's gradient estimate from n rollouts, in units of p(1-p) and of the squared norm.
+    """The variance of one prompt's gradient estimate from n rollouts, in units of p(1-p) and of the
+    squared norm.
 
-    The estimate is the mean over the group of advantage times score (the gradient of log pi). The score has mean zero
-    and is assumed independent of the reward, so that the variance is E[A^2] / n. "neyman" has A = r - p with p known:
-    1 / n. "dr_grpo" has the group's mean as baseline and no scale: (n-1) / n^2. "rloo" has the mean of the others:
-    1 / (n-1). "neyman" is convex in n, "rloo" from n = 2. "dr_grpo" is convex from n = 3 only; it rises from n = 1,
-    where there is no gradient, to n = 2.
+    The estimate is the mean over the group of advantage times score (the gradient of log pi). The
+    score has mean zero and is assumed independent of the reward, so that the variance is E[A^2] /
+    n. "neyman" has A = r - p with p known: 1 / n. "dr_grpo" has the group's mean as baseline and no
+    scale: (n-1) / n^2. "rloo" has the mean of the others: 1 / (n-1). "neyman" is convex in n,
+    "rloo" from n = 2. "dr_grpo" is convex from n = 3 only; it rises from n = 1, where there is no
+    gradient, to n = 2.
 
     Returns:
         Shape (N,); infinite for "rloo" at n = 1, where there are no others.
@@ -52,7 +54,8 @@ def gradient_variance(counts_N: ArrayLike, form: Form = "neyman") -> FloatArray:
 
 
 def variance_reduction(form: Form = "neyman") -> Value:
-    """The value whose maximum minimises the sum of `gradient_variance` times E[p(1-p)]; 0 for n of 0 and 1.
+    """The value whose maximum minimises the sum of `gradient_variance` times E[p(1-p)]; 0 for n of
+    0 and 1.
 
     With "neyman" it is `budgetalloc.variance`.
 
@@ -64,8 +67,11 @@ def variance_reduction(form: Form = "neyman") -> Value:
 
     def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
         counts = np.asarray(counts_N)
-        gain_N = np.where(counts >= 2, _START[form] - gradient_variance(np.maximum(counts, 2), form), 0.0)
-        return np.outer(gain_N, belief.moment(1, 1) * belief.spread_P).T  # the memory order that solvers prefer
+        gain_N = np.where(
+            counts >= 2, _START[form] - gradient_variance(np.maximum(counts, 2), form), 0.0
+        )
+        # the memory order that solvers prefer
+        return np.outer(gain_N, belief.moment(1, 1) * belief.spread_P).T
 
     return value
 
@@ -79,15 +85,18 @@ def vip(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """Counts that minimise the total variance of the gradient, sum of E[p(1-p)] / n (VIP, arXiv 2602.01601).
+    """Counts that minimise the total variance of the gradient, sum of E[p(1-p)] / n (VIP, arXiv
+    2602.01601).
 
-    The paper predicts p with a Gaussian process over prompt embeddings. Here the belief replaces it, so that similar
-    prompts share nothing. The forms "dr_grpo" and "rloo" are derived by us
-    (`gradient_variance`). Integer counts are solved for exactly where the form is convex over the counts allowed
-    ("dr_grpo": groups of 3 or more), and otherwise on the concave hull. The authors' repository held no code.
+    The paper predicts p with a Gaussian process over prompt embeddings. Here the belief replaces
+    it, so that similar prompts share nothing. The forms "dr_grpo" and "rloo" are derived by us
+    (`gradient_variance`). Integer counts are solved for exactly where the form is convex over the
+    counts allowed ("dr_grpo": groups of 3 or more), and otherwise on the concave hull. The authors'
+    repository held no code.
 
-    Every prompt gets at least the smallest group. With `floor=0` the paper's batch is drawn first: prompts at random,
-    as many as groups of `group` fit into the budget. A budget in tokens or with quotas instead chooses among all.
+    Every prompt gets at least the smallest group. With `floor=0` the paper's batch is drawn first:
+    prompts at random, as many as groups of `group` fit into the budget. A budget in tokens or with
+    quotas instead chooses among all.
 
     Args:
         form: "neyman", "dr_grpo" or "rloo".
@@ -112,7 +121,9 @@ def vip(
         return counts_P
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
-    settings = f"form={form!r}, group={group}, prior={estimator.prior!r}, discount={discount}, idle={idle}"
+    settings = (
+        f"form={form!r}, group={group}, prior={estimator.prior!r}, discount={discount}, idle={idle}"
+    )
     needs = {
         "neyman": Needs(baseline="group"),
         "dr_grpo": Needs(baseline="group", scale="none"),

@@ -1,4 +1,5 @@
-"""AERO: extra rollouts until a first success, balanced rows of hard prompts, a signal from groups of equal rewards."""
+"""AERO: extra rollouts until a first success, balanced rows of hard prompts, a signal from groups
+of equal rewards."""
 
 from collections.abc import Hashable, Sequence
 
@@ -22,21 +23,26 @@ _ALIKE = 4  # rows kept of a group of equal successes
 def useful_rollouts(successes_P: FloatArray, n_P: FloatArray) -> FloatArray:
     """Rows that AERO trains on from a group with this many successes in n rollouts, shape (P,).
 
-    4 rows if all successes are equal, twice the successes if they are below one half, otherwise all rows.
+    4 rows if all successes are equal, twice the successes if they are below one half, otherwise all
+    rows.
     """
     alike_P = (successes_P <= 0) | (successes_P >= n_P)
-    return np.minimum(n_P, np.where(alike_P, _ALIKE, np.where(2 * successes_P < n_P, 2 * successes_P, n_P)))
+    return np.minimum(
+        n_P, np.where(alike_P, _ALIKE, np.where(2 * successes_P < n_P, 2 * successes_P, n_P))
+    )
 
 
 def kept_rows(group_R: IntArray, success_R: FloatArray) -> NDArray[np.bool_]:
-    """Which rollouts AERO trains on, shape (R,): the first ones of each outcome, and none whose success is NaN."""
+    """Which rollouts AERO trains on, shape (R,): the first ones of each outcome, and none whose
+    success is NaN."""
     scored_R, won_R = ~np.isnan(success_R), np.nan_to_num(success_R) > 0.5
     groups = int(group_R.max(initial=-1)) + 1
     wins_G = np.bincount(group_R, won_R, groups).astype(np.float64)
     n_G = np.bincount(group_R, scored_R, groups).astype(np.float64)
     kept_G = useful_rollouts(wins_G, n_G)
     alike_G = (wins_G == 0) | (wins_G == n_G)
-    most_R = np.where(alike_G, kept_G, np.where(2 * wins_G < n_G, wins_G, n_G))[group_R]  # of each kind
+    # of each kind
+    most_R = np.where(alike_G, kept_G, np.where(2 * wins_G < n_G, wins_G, n_G))[group_R]
     return np.asarray(scored_R & (turn(3 * group_R + won_R + 2 * ~scored_R) < most_R))
 
 
@@ -53,19 +59,24 @@ def useful_first(
     return np.sort(np.argsort(~kept_rows(group_R, success), kind="stable")[:rows])
 
 
-def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, seed: int = 0) -> Policy:
-    """Groups of 8; without a success, 2 more at a time up to 16; half-failed groups balanced (AERO, arXiv 2602.14338).
+def aero(
+    *, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, seed: int = 0
+) -> Policy:
+    """Groups of 8; without a success, 2 more at a time up to 16; half-failed groups balanced (AERO,
+    arXiv 2602.14338).
 
-    A group with fewer successes than failures trains on its successes and as many failures. A group of n equal rewards
-    with c successes trains on 4 rows against the mean (c + 1) / (n + 2) of Beta(1 + c, 1 + n - c), so that all 4 have
-    the same small advantage. Other groups train on all rows. Advantages are (r - m) / sqrt(m (1-m)), with m the mean of
-    the rows trained on, or that of the Beta. Graded success enters through its mean alone.
+    A group with fewer successes than failures trains on its successes and as many failures. A group
+    of n equal rewards with c successes trains on 4 rows against the mean (c + 1) / (n + 2) of
+    Beta(1 + c, 1 + n - c), so that all 4 have the same small advantage. Other groups train on all
+    rows. Advantages are (r - m) / sqrt(m (1-m)), with m the mean of the rows trained on, or that of
+    the Beta. Graded success enters through its mean alone.
 
-    New prompts start until the rows to train on fill the trainer's batch, or `generate` batches were generated. Rows
-    that the rule drops then fill the batch, with advantage 0.
+    New prompts start until the rows to train on fill the trainer's batch, or `generate` batches
+    were generated. Rows that the rule drops then fill the batch, with advantage 0.
 
-    From an unofficial implementation and summaries; the full text was not read. That code subtracts the group's mean
-    from the Beta rows again, which gives 0; the abstract says that they have a signal.
+    From an unofficial implementation and summaries; the full text was not read. That code subtracts
+    the group's mean from the Beta rows again, which gives 0; the abstract says that they have a
+    signal.
 
     Args:
         group: Rollouts to start a prompt with, at least 1.
@@ -100,7 +111,9 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
         open_P, useful = np.zeros(prompts, dtype=np.bool_), 0.0
         while spending.left and (open_P.any() or useful < batch):
             before_P = spending.counts_P.copy()
-            spending.give_each(np.flatnonzero(open_P), np.minimum(rescue, np.maximum(most - before_P[open_P], 1)))
+            spending.give_each(
+                np.flatnonzero(open_P), np.minimum(rescue, np.maximum(most - before_P[open_P], 1))
+            )
             starts = int(max(batch - useful - _ALIKE * int(open_P.sum()), 0) // group)
             starts = max(starts, int((spending.counts_P == before_P).all() and useful < batch))
             if view.budget.fewest:
@@ -113,7 +126,9 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
             tally = yield spending.counts_P - before_P
             rolled_out_P = spending.counts_P > 0
             open_P = rolled_out_P & (tally.successes_P <= 0) & (spending.counts_P < most)
-            useful = float(useful_rollouts(tally.successes_P, tally.scored_P)[rolled_out_P & ~open_P].sum())
+            useful = float(
+                useful_rollouts(tally.successes_P, tally.scored_P)[rolled_out_P & ~open_P].sum()
+            )
         before_P = spending.counts_P.copy()  # too few prompts fill the batch with larger groups
         spending.spread(np.argsort(before_P, kind="stable"), keep=min(total - batch, spending.left))
         yield spending.counts_P - before_P
@@ -125,7 +140,9 @@ def aero(*, group: int = 8, rescue: int = 2, most: int = 16, generate: int = 2, 
         trained_G = np.bincount(group_R, np.where(kept_R, success_R, 0.0), groups)
         mean_G = trained_G / np.maximum(np.bincount(group_R, kept_R, groups), 1)
         alike_G = (wins_G == 0) | (wins_G == n_G)
-        return np.where(kept_R, np.where(alike_G, (wins_G + 1) / (n_G + 2), mean_G)[group_R], np.nan)
+        return np.where(
+            kept_R, np.where(alike_G, (wins_G + 1) / (n_G + 2), mean_G)[group_R], np.nan
+        )
 
     name = f"aero(group={group}, rescue={rescue}, most={most}, generate={generate}, seed={seed})"
     needs = Needs(candidates=generate, baseline="policy", scale="group", generate=generate)

@@ -12,12 +12,13 @@ __all__ = ["ar3po"]
 def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     """Stops a prompt at its first success: AR3PO's adaptive rollout (arXiv 2509.25808).
 
-    Each stage gives `group / stages` rollouts to every prompt without a success. The rollouts saved start further
-    prompts, so that the budget is spent exactly. Groups that always pass stay without signal. The group's mean is
-    biased upwards (for two stages of k, by (1-p)^k p / 2). Any graded success above 0 counts as a success.
+    Each stage gives `group / stages` rollouts to every prompt without a success. The rollouts saved
+    start further prompts, so that the budget is spent exactly. Groups that always pass stay without
+    signal. The group's mean is biased upwards (for two stages of k, by (1-p)^k p / 2). Any graded
+    success above 0 counts as a success.
 
-    The paper's number of stages was not found, only that group = 8; two is our default. Its reuse of responses is not
-    included.
+    The paper's number of stages was not found, only that group = 8; two is our default. Its reuse
+    of responses is not included.
 
     Args:
         group: Most rollouts of a prompt, at least 1.
@@ -37,7 +38,16 @@ def ar3po(*, group: int = 8, stages: int = 2, seed: int = 0) -> Policy:
     each = -(-group // stages)
 
     def decide(view: View) -> Rounds:
-        return until_finished(view, each, each, group, lambda tally: tally.successes_P > 0, view.rollouts_only("ar3po"))
+        return until_finished(
+            view,
+            each,
+            each,
+            group,
+            lambda tally: tally.successes_P > 0,
+            view.rollouts_only("ar3po"),
+        )
 
     needs = Needs(candidates=stages, baseline="group", by_group=True)
-    return Policy(f"ar3po(group={group}, stages={stages}, seed={seed})", decide, BetaEstimator(), seed, needs)
+    return Policy(
+        f"ar3po(group={group}, stages={stages}, seed={seed})", decide, BetaEstimator(), seed, needs
+    )

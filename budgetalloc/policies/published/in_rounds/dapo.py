@@ -25,10 +25,11 @@ def dapo(
 ) -> Policy:
     """Resamples until a batch of mixed groups is full: DAPO's dynamic sampling (arXiv 2503.14476).
 
-    Each round generates a whole batch of groups of new prompts and drops the groups of equal rewards. The step ends
-    when the mixed groups fill the batch, or after `generate` batches. The budget is therefore a limit; only the one
-    batch that is trained on is always spent. With `order="thompson"`, prompts are tried in the order of a Thompson draw
-    of p (1-p)^2 over the whole dataset, as in VADE (arXiv 2511.18902), instead of at random.
+    Each round generates a whole batch of groups of new prompts and drops the groups of equal
+    rewards. The step ends when the mixed groups fill the batch, or after `generate` batches. The
+    budget is therefore a limit; only the one batch that is trained on is always spent. With
+    `order="thompson"`, prompts are tried in the order of a Thompson draw of p (1-p)^2 over the
+    whole dataset, as in VADE (arXiv 2511.18902), instead of at random.
 
     Args:
         group: Rollouts of a prompt.
@@ -73,6 +74,8 @@ def dapo(
         yield spending.counts_P - before_P
 
     estimator = BetaEstimator(prior=(1.0, 1.0), discount=discount, idle=idle)
-    needs = Needs(candidates="all" if order == "thompson" else generate, baseline="group", generate=generate)
+    needs = Needs(
+        candidates="all" if order == "thompson" else generate, baseline="group", generate=generate
+    )
     name = f"dapo(group={group}, generate={generate}, order={order!r}, discount={discount}, idle={idle}, seed={seed})"
     return Policy(name, decide, estimator, seed, needs, keep=mixed_first)

@@ -12,14 +12,17 @@ __all__ = ["pilot_commit"]
 
 
 def pilot_commit(*, pilot: int = 4, group: int = 16, share: float = 0.5, seed: int = 0) -> Policy:
-    """A pilot of every prompt, then the rest to those whose rewards varied most (Pilot-Commit, arXiv 2605.26606).
+    """A pilot of every prompt, then the rest to those whose rewards varied most (Pilot-Commit,
+    arXiv 2605.26606).
 
-    Pilots take `share` of the budget. The prompts whose pilot rewards varied most are then filled up to `group`.
-    Prompts whose pilot rewards were all equal get more only if no other prompt can take it.
+    Pilots take `share` of the budget. The prompts whose pilot rewards varied most are then filled
+    up to `group`. Prompts whose pilot rewards were all equal get more only if no other prompt can
+    take it.
 
-    The released code instead commits at random to prompts from a buffer of recent pilots whose mean lies in
-    [0.125, 0.75], and leaves prompts that always passed out of the next epoch. Buffer and eviction are not included.
-    The paper's pilots are a quarter of the group (16 of 64, 32 of 128); our default group is smaller.
+    The released code instead commits at random to prompts from a buffer of recent pilots whose mean
+    lies in [0.125, 0.75], and leaves prompts that always passed out of the next epoch. Buffer and
+    eviction are not included. The paper's pilots are a quarter of the group (16 of 64, 32 of 128);
+    our default group is smaller.
 
     Args:
         pilot: Rollouts of a pilot, at least 2.

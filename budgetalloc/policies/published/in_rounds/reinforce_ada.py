@@ -16,15 +16,21 @@ __all__ = ["reinforce_ada"]
 
 
 def reinforce_ada(
-    *, group: int = 8, stages: int = 4, quota: Literal["balanced", "positive"] = "balanced", seed: int = 0
+    *,
+    group: int = 8,
+    stages: int = 4,
+    quota: Literal["balanced", "positive"] = "balanced",
+    seed: int = 0,
 ) -> Policy:
-    """Samples a prompt until it has `group / 2` successes and as many failures (Reinforce-Ada, arXiv 2510.04996).
+    """Samples a prompt until it has `group / 2` successes and as many failures (Reinforce-Ada,
+    arXiv 2510.04996).
 
-    Each of up to `stages` rounds gives `group` rollouts to every prompt that lacks either. `group` rows of a prompt are
-    then trained on, balanced where possible; advantages are computed over all generated rollouts. The budget is a
-    limit, of which only the share `1 / stages` that is trained on is always spent. With `quota="positive"` one success
-    is enough, the paper's lighter rule. Graded success of 0.5 counts as half a success and half a failure. The number
-    of rounds is our default. The paper's estimation-based variant is not included.
+    Each of up to `stages` rounds gives `group` rollouts to every prompt that lacks either. `group`
+    rows of a prompt are then trained on, balanced where possible; advantages are computed over all
+    generated rollouts. The budget is a limit, of which only the share `1 / stages` that is trained
+    on is always spent. With `quota="positive"` one success is enough, the paper's lighter rule.
+    Graded success of 0.5 counts as half a success and half a failure. The number of rounds is our
+    default. The paper's estimation-based variant is not included.
 
     Args:
         group: Rollouts of a round, and of a prompt in training.
@@ -45,7 +51,9 @@ def reinforce_ada(
     wins, fails = (max(1, group // 2), max(1, group // 2)) if quota == "balanced" else (1, 0)
 
     def finished(tally: Tally) -> NDArray[np.bool_]:
-        return np.asarray((tally.successes_P >= wins) & (tally.scored_P - tally.successes_P >= fails))
+        return np.asarray(
+            (tally.successes_P >= wins) & (tally.scored_P - tally.successes_P >= fails)
+        )
 
     def decide(view: View) -> Rounds:
         trained = -(-view.rollouts_only("reinforce_ada") // stages)

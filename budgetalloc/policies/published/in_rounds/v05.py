@@ -1,4 +1,5 @@
-"""V0.5: the believed success as the baseline where the group agrees with it, and more rollouts where not."""
+"""V0.5: the believed success as the baseline where the group agrees with it, and more rollouts
+where not."""
 
 import math
 from typing import Any
@@ -20,28 +21,35 @@ _START = 16  # prompts that the starting prior weighs
 
 
 def disagreement(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
-    """The squared error of a value, estimated from a group's mean for rewards of -1 and 1, shape (P,).
+    """The squared error of a value, estimated from a group's mean for rewards of -1 and 1, shape
+    (P,).
 
-    max(0, (2 mean - 2 value)^2 - 1 / n), where 1 / n is the largest variance of a mean of n; 0 where n is 0.
+    max(0, (2 mean - 2 value)^2 - 1 / n), where 1 / n is the largest variance of a mean of n; 0
+    where n is 0.
     """
-    return np.where(n_P > 0, np.maximum(4 * (mean_P - value_P) ** 2 - 1 / np.maximum(n_P, 1), 0.0), 0.0)
+    return np.where(
+        n_P > 0, np.maximum(4 * (mean_P - value_P) ** 2 - 1 / np.maximum(n_P, 1), 0.0), 0.0
+    )
 
 
 def fused(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
-    """V0.5's baseline: w mean + (1 - w) value, w = d / (d + 1 / n) with d the `disagreement`, shape (P,)."""
+    """V0.5's baseline: w mean + (1 - w) value, w = d / (d + 1 / n) with d the `disagreement`, shape
+    (P,)."""
     error_P = disagreement(mean_P, value_P, n_P)
     weight_P = error_P / (error_P + 1 / np.maximum(n_P, 1))
     return np.asarray(weight_P * mean_P + (1 - weight_P) * value_P)
 
 
 def next_gain(error_P: ArrayLike, n_P: ArrayLike) -> FloatArray:
-    """The fall of the squared error of `fused` by one more rollout, d / (d n + 1) - d / (d (n + 1) + 1), shape (P,)."""
+    """The fall of the squared error of `fused` by one more rollout, d / (d n + 1) - d / (d (n + 1)
+    + 1), shape (P,)."""
     error, n = np.asarray(error_P, dtype=np.float64), np.asarray(n_P, dtype=np.float64)
     return np.asarray(error / (error * n + 1) - error / (error * (n + 1) + 1))
 
 
 class _PooledEstimator(BetaEstimator):
-    """Beliefs whose prior has the mean and the variance of a rate drawn from the beliefs about all prompts seen."""
+    """Beliefs whose prior has the mean and the variance of a rate drawn from the beliefs about all
+    prompts seen."""
 
     def tick(self) -> None:
         super().tick()
@@ -50,7 +58,8 @@ class _PooledEstimator(BetaEstimator):
         seen = Beta(self.prior_now[0] + successes_P, self.prior_now[1] + failures_P)
         mean = math.fsum([*start.mean, *seen.mean]) / (_START + len(seen))
         within = math.fsum([*start.moment(1, 1), *seen.moment(1, 1)]) / (_START + len(seen))
-        mass = within / (mean * (1 - mean) - within)  # E[p(1-p)] / Var[p], which is a + b for a Beta
+        # E[p(1-p)] / Var[p], which is a + b for a Beta
+        mass = within / (mean * (1 - mean) - within)
         self.prior_now = mean * mass, (1 - mean) * mass
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,24 +75,29 @@ class _PooledEstimator(BetaEstimator):
         self.prior_now = a, b
 
 
-def v05(*, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, seed: int = 0) -> Policy:
-    """Groups of `first`, and more rollouts where they contradict the belief (V0.5, arXiv 2603.10848).
+def v05(
+    *, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, seed: int = 0
+) -> Policy:
+    """Groups of `first`, and more rollouts where they contradict the belief (V0.5, arXiv
+    2603.10848).
 
-    The baseline is the believed success V where the group's mean agrees with it, and otherwise lies between V and the
-    mean (`fused`). The test is whether their distance exceeds the noise of the mean. A group continues, up to `most`,
-    while one more rollout lowers the expected squared error of the baseline by more than `cost` (`next_gain`). What it
-    does not need starts further prompts, so that the budget is spent exactly. Graded success enters through its mean
-    alone.
+    The baseline is the believed success V where the group's mean agrees with it, and otherwise lies
+    between V and the mean (`fused`). The test is whether their distance exceeds the noise of the
+    mean. A group continues, up to `most`, while one more rollout lowers the expected squared error
+    of the baseline by more than `cost` (`next_gain`). What it does not need starts further prompts,
+    so that the budget is spent exactly. Graded success enters through its mean alone.
 
-    The paper's V is a pretrained value model. Here it is the posterior mean before the step, with the prior of the pool
-    for a prompt never seen. Rules and constants are from a reader's notes of the paper. The scale of the advantages was
-    not found; here it is their root mean square. The baseline contains the rollout's own reward where the group
-    disagrees. Groups of 1 and 2 did not converge in the paper.
+    The paper's V is a pretrained value model. Here it is the posterior mean before the step, with
+    the prior of the pool for a prompt never seen. Rules and constants are from a reader's notes of
+    the paper. The scale of the advantages was not found; here it is their root mean square. The
+    baseline contains the rollout's own reward where the group disagrees. Groups of 1 and 2 did not
+    converge in the paper.
 
     Args:
         first: Rollouts to start a prompt with, at least 1.
         most: Most rollouts of a prompt, at least `first`.
-        more: Rollouts to continue a group with, at least 1, the paper's. Larger numbers take fewer rounds.
+        more: Rollouts to continue a group with, at least 1, the paper's. Larger numbers take fewer
+            rounds.
         cost: The fall of the squared error that a further rollout must exceed; 0.0039 is 1 / 16^2.
         seed: Seeds the ties.
 

@@ -19,8 +19,9 @@ __all__ = ["a_star_po", "optimal_value"]
 def optimal_value(successes_P: ArrayLike, rollouts_P: ArrayLike, beta: float = 0.5) -> FloatArray:
     """V* = beta log mean exp(r / beta) of n rewards of 0 and 1, s of them 1, shape (P,).
 
-    This is beta log(1 + s / n (e^(1/beta) - 1)), or 1/2 without rollouts. V* is the value of the best policy within a
-    divergence from the reference, and lies between the mean and the largest reward.
+    This is beta log(1 + s / n (e^(1/beta) - 1)), or 1/2 without rollouts. V* is the value of the
+    best policy within a divergence from the reference, and lies between the mean and the largest
+    reward.
 
     >>> optimal_value([0, 1, 4, 8, 0], [8, 8, 8, 8, 0]).round(3)
     array([0.   , 0.294, 0.717, 1.   , 0.5  ])
@@ -32,16 +33,19 @@ def optimal_value(successes_P: ArrayLike, rollouts_P: ArrayLike, beta: float = 0
 
 
 def a_star_po(*, beta: float = 0.5, offline: Offline = 8, seed: int = 0) -> Policy:
-    """Groups of one in epochs, with V* of the model before training as a fixed baseline (A*-PO, arXiv 2505.20686).
+    """Groups of one in epochs, with V* of the model before training as a fixed baseline (A*-PO,
+    arXiv 2505.20686).
 
-    V* is `optimal_value` of 8 rollouts of the reference model, and is never updated. As the model improves, r - V*
-    therefore loses its mean of 0. The gradient of the paper's loss, (beta2 log(pi / pi_ref) + V* - r)^2, is a policy
-    gradient with the advantage r - V* - beta2 log(pi / pi_ref). Here V* is the baseline in the trainer's own loss,
-    without the last term (beta2 is 1e-3). Advantages are divided by their root mean square, because the paper's loss
-    leaves their scale open. TRL's `A2POTrainer` has the loss.
+    V* is `optimal_value` of 8 rollouts of the reference model, and is never updated. As the model
+    improves, r - V* therefore loses its mean of 0. The gradient of the paper's loss, (beta2 log(pi
+    / pi_ref) + V* - r)^2, is a policy gradient with the advantage r - V* - beta2 log(pi / pi_ref).
+    Here V* is the baseline in the trainer's own loss, without the last term (beta2 is 1e-3).
+    Advantages are divided by their root mean square, because the paper's loss leaves their scale
+    open. TRL's `A2POTrainer` has the loss.
 
     Args:
-        beta: beta1 of V*, in [0.01, 100]. Small values approach the largest reward, large values the mean.
+        beta: beta1 of V*, in [0.01, 100]. Small values approach the largest reward, large values
+            the mean.
         offline: As in `spo`.
         seed: Seeds the order of the prompts.
 

@@ -44,8 +44,8 @@ class Moments(NamedTuple):
 def shrunk(mean_G: FloatArray, n_G: FloatArray, rewards: Moments, means: Moments) -> FloatArray:
     """EBPO's baseline of each group of mean `mean_G` and size `n_G`, shape (G,).
 
-    (1 - S) mean + S mu with S = (s2 / n) / (s2 / n + t2), where mu and s2 are mean and variance of all `rewards` of the
-    run, and t2 is the variance of all its group `means`.
+    (1 - S) mean + S mu with S = (s2 / n) / (s2 / n + t2), where mu and s2 are mean and variance of
+    all `rewards` of the run, and t2 is the variance of all its group `means`.
     """
     noise_G = rewards.variance / np.maximum(n_G, 1)
     total_G = noise_G + means.variance
@@ -54,13 +54,15 @@ def shrunk(mean_G: FloatArray, n_G: FloatArray, rewards: Moments, means: Moments
 
 
 def ebpo(*, seed: int = 0) -> Policy:
-    """Equal groups, whose baseline is their mean shrunk to the mean of the run (EBPO, arXiv 2602.05165, Algorithm 1).
+    """Equal groups, whose baseline is their mean shrunk to the mean of the run (EBPO, arXiv
+    2602.05165, Algorithm 1).
 
-    V = (1 - S) mean + S mu with S = (s2 / G) / (s2 / G + t2), where mu and s2 are mean and variance of all successes of
-    the run, this step included, and t2 is the variance of its group means (`shrunk`). Nothing is discounted. Advantages
-    r - V are centred over the batch and divided by its standard deviation, so that groups of equal rewards have a
-    signal too. Like a group's mean, the baseline contains the rollout's own reward. The paper's sampling of prompts by
-    topic, half of its gain, is not included.
+    V = (1 - S) mean + S mu with S = (s2 / G) / (s2 / G + t2), where mu and s2 are mean and variance
+    of all successes of the run, this step included, and t2 is the variance of its group means
+    (`shrunk`). Nothing is discounted. Advantages r - V are centred over the batch and divided by
+    its standard deviation, so that groups of equal rewards have a signal too. Like a group's mean,
+    the baseline contains the rollout's own reward. The paper's sampling of prompts by topic, half
+    of its gain, is not included.
 
     Args:
         seed: Seeds the ties.
@@ -76,7 +78,9 @@ def ebpo(*, seed: int = 0) -> Policy:
         return Moments(*(numbers[f"{kind}_{name}"] for name in Moments._fields))
 
     def learn(memory: Memory, visit: Visit) -> None:
-        n, total, squared = (float(x_V.sum()) for x_V in (visit.scored_V, visit.successes_V, visit.graded_V))
+        n, total, squared = (
+            float(x_V.sum()) for x_V in (visit.scored_V, visit.successes_V, visit.graded_V)
+        )
         mean = total / max(n, 1)
         seen = Moments(n, mean, max(total - squared - n * mean**2, 0.0))  # u^2 = u - u (1-u)
         for kind, step in (("rewards", seen), ("means", Moments.of(visit.mean_V))):
@@ -86,7 +90,9 @@ def ebpo(*, seed: int = 0) -> Policy:
     def rescale(memory: Memory, scale: float, shift: float) -> None:
         for kind in ("rewards", "means"):
             if memory.numbers[f"{kind}_n"]:
-                memory.numbers[f"{kind}_mean"] = min(max(scale * memory.numbers[f"{kind}_mean"] + shift, 0.0), 1.0)
+                memory.numbers[f"{kind}_mean"] = min(
+                    max(scale * memory.numbers[f"{kind}_mean"] + shift, 0.0), 1.0
+                )
             memory.numbers[f"{kind}_squares"] *= scale**2
 
     def expect(outcome: Outcome) -> FloatArray:

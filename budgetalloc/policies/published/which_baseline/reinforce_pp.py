@@ -10,12 +10,14 @@ __all__ = ["reinforce_pp"]
 
 
 def reinforce_pp(*, group: int = 1, seed: int = 0) -> Policy:
-    """Rewards whitened over the batch's tokens, without a baseline of the prompt (REINFORCE++, arXiv 2501.03262).
+    """Rewards whitened over the batch's tokens, without a baseline of the prompt (REINFORCE++,
+    arXiv 2501.03262).
 
-    Mean and deviation are those of all tokens of the batch, each with its rollout's reward (`scale="whiten_tokens"`),
-    as in verl's `compute_reinforce_plus_plus_outcome_advantage` with discount 1. The mean includes the rollout's own
-    reward. Prompts come in shuffled epochs, one rollout each. The paper's penalty on the divergence from the reference
-    model belongs to the trainer. The variant "-baseline" is `baseline="group", scale="whiten_tokens"` with larger
+    Mean and deviation are those of all tokens of the batch, each with its rollout's reward
+    (`scale="whiten_tokens"`), as in verl's `compute_reinforce_plus_plus_outcome_advantage` with
+    discount 1. The mean includes the rollout's own reward. Prompts come in shuffled epochs, one
+    rollout each. The paper's penalty on the divergence from the reference model belongs to the
+    trainer. The variant "-baseline" is `baseline="group", scale="whiten_tokens"` with larger
     groups; in groups of one its advantages are all 0.
 
     Args:

@@ -17,18 +17,25 @@ from budgetalloc.policies.ranking import falling, ranked
 __all__ = ["adarft", "moved_target"]
 
 
-def moved_target(target: float, mean: float, *, goal: float = 0.5, slope: float = 2.0, most: float = 50.0) -> float:
-    """The next target difficulty, target + most tanh(slope (mean - goal)), kept in [0, 100] (arXiv 2504.05520)."""
+def moved_target(
+    target: float, mean: float, *, goal: float = 0.5, slope: float = 2.0, most: float = 50.0
+) -> float:
+    """The next target difficulty, target + most tanh(slope (mean - goal)), kept in [0, 100] (arXiv
+    2504.05520)."""
     return min(max(target + most * math.tanh(slope * (mean - goal)), 0.0), 100.0)
 
 
-def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Offline = 8, seed: int = 0) -> Policy:
-    """The prompts whose fixed difficulty is nearest to a target that rises with the reward (AdaRFT, arXiv 2504.05520).
+def adarft(
+    *, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Offline = 8, seed: int = 0
+) -> Policy:
+    """The prompts whose fixed difficulty is nearest to a target that rises with the reward (AdaRFT,
+    arXiv 2504.05520).
 
-    The target starts at 0, the easiest, and moves after each step by 50 tanh(2 (mean reward - 0.5)) (`moved_target`).
-    A difficulty is 100 (1 - s / n) for s successes in n rollouts before training, or 50 without any; the paper uses 128
-    rollouts of another model. Ties are broken at random, and prompts far from the target get no rollouts. Advantages
-    are a group's, divided by sqrt(m (1-m)) with m its mean. Graded success enters through its mean alone.
+    The target starts at 0, the easiest, and moves after each step by 50 tanh(2 (mean reward - 0.5))
+    (`moved_target`). A difficulty is 100 (1 - s / n) for s successes in n rollouts before training,
+    or 50 without any; the paper uses 128 rollouts of another model. Ties are broken at random, and
+    prompts far from the target get no rollouts. Advantages are a group's, divided by sqrt(m (1-m))
+    with m its mean. Graded success enters through its mean alone.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
@@ -58,8 +65,11 @@ def adarft(*, group: int = 8, goal: float = 0.5, start: float = 0.0, offline: Of
 
     def decide(view: View) -> IntArray:
         successes_P, rollouts_P = reference.results(view.ids_P, view.recall)
-        difficulty_P = np.where(rollouts_P > 0, 100 * (1 - successes_P / np.maximum(rollouts_P, 1)), 50.0)
-        nearest = np.argsort(np.abs(difficulty_P - view.numbers["target"]), kind="stable")  # the view's order is random
+        difficulty_P = np.where(
+            rollouts_P > 0, 100 * (1 - successes_P / np.maximum(rollouts_P, 1)), 50.0
+        )
+        # the view's order is random
+        nearest = np.argsort(np.abs(difficulty_P - view.numbers["target"]), kind="stable")
         return ranked(falling(nearest), group, view)
 
     def expect(outcome: Outcome) -> FloatArray:

@@ -1,4 +1,5 @@
-"""BOTS: beliefs that learn from visits and, between visits, from how capable the model has become."""
+"""BOTS: beliefs that learn from visits and, between visits, from how capable the model has
+become."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,8 @@ def name_of(step: int) -> str:
 
 
 def implicit(anchors_P2: FloatArray, capability_S: FloatArray) -> FloatArray:
-    """The success that each capability implies: between the anchors' rates, clipped, shape (P, S)."""
+    """The success that each capability implies: between the anchors' rates, clipped, shape (P,
+    S)."""
     low_P, rise_P = anchors_P2[:, :1], np.diff(anchors_P2, axis=1)
     return np.asarray(np.clip(low_P + rise_P * capability_S, 0.0, 1.0))
 
@@ -42,16 +44,19 @@ def bots(
     target: float = 0.5,
     seed: int = 0,
 ) -> Policy:
-    """The prompts whose Thompson draw is nearest to 1/2; beliefs fade at every step (BOTS, arXiv 2510.26374).
+    """The prompts whose Thompson draw is nearest to 1/2; beliefs fade at every step (BOTS, arXiv
+    2510.26374).
 
-    At every step each belief becomes alpha <- (1 - rate) alpha + rate + e, from Beta(1, 1), and beta likewise. For a
-    visited prompt, e is its successes. For any other it is `weight` times `group` times the success p~ that the model's
-    capability c implies, p~ = clip(f0 + (f1 - f0) c, 0, 1), where f0 and f1 are the rates of two anchor models
-    (`implicit`). c is a running mean, with 0.9, of (mean pass rate - mean f0) / (mean f1 - mean f0) over a step's
-    prompts. Without anchors an unvisited prompt returns to Beta(1, 1). Graded success enters through its mean alone.
+    At every step each belief becomes alpha <- (1 - rate) alpha + rate + e, from Beta(1, 1), and
+    beta likewise. For a visited prompt, e is its successes. For any other it is `weight` times
+    `group` times the success p~ that the model's capability c implies, p~ = clip(f0 + (f1 - f0) c,
+    0, 1), where f0 and f1 are the rates of two anchor models (`implicit`). c is a running mean,
+    with 0.9, of (mean pass rate - mean f0) / (mean f1 - mean f0) over a step's prompts. Without
+    anchors an unvisited prompt returns to Beta(1, 1). Graded success enters through its mean alone.
 
-    This follows the released estimator, without its option to halve the weight after bad predictions. The estimator
-    knows passes of a fixed number of rollouts; here the number is free. Evidence older than 64 steps is left out.
+    This follows the released estimator, without its option to halve the weight after bad
+    predictions. The estimator knows passes of a fixed number of rollouts; here the number is free.
+    Evidence older than 64 steps is left out.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1, and m of the implicit evidence.
@@ -72,19 +77,31 @@ def bots(
     check_number("rate", rate, 0, 1, without=(0, 1))
     check_number("weight", weight, 0, 1)
     check_number("target", target, 0, 1)
-    check_type("anchors", anchors, (Mapping, type(None)), "a mapping from a prompt's id to its two rates, or None")
+    check_type(
+        "anchors",
+        anchors,
+        (Mapping, type(None)),
+        "a mapping from a prompt's id to its two rates, or None",
+    )
     for name, pair in (anchors or {}).items():
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise InputError(f"anchors[{name!r}]={shown(pair)}: give the rates of both models, such as (0.1, 0.6).")
+            raise InputError(
+                f"anchors[{name!r}]={shown(pair)}: give the rates of both models, such as (0.1, "
+                "0.6)."
+            )
         for each in pair:
             check_number(f"anchors[{name!r}]", each, 0, 1)
     farthest = max(target, 1 - target)
 
     def features(ids_P: Sequence[Id]) -> FloatArray:
         """f0 and f1 of each prompt, NaN if unknown, shape (P, 2)."""
-        return np.array([(anchors or {}).get(x, (math.nan, math.nan)) for x in ids_P], dtype=np.float64).reshape(-1, 2)
+        return np.array(
+            [(anchors or {}).get(x, (math.nan, math.nan)) for x in ids_P], dtype=np.float64
+        ).reshape(-1, 2)
 
-    def believed(ids_P: Sequence[Id], recall: Mapping[str, FloatArray], numbers: Mapping[str, float]) -> Beta:
+    def believed(
+        ids_P: Sequence[Id], recall: Mapping[str, FloatArray], numbers: Mapping[str, float]
+    ) -> Beta:
         """The beliefs after the last visit, faded, plus the implicit evidence since."""
         now = int(numbers["steps"])
         gap_P = now - recall["after"]
@@ -93,9 +110,15 @@ def bots(
         steps = np.arange(max(now - _WINDOW, 0), now)
         steps = steps[steps >= numbers["first"]]
         if numbers["first"] >= 0 and weight and len(steps):
-            implied_PS = implicit(features(ids_P), np.array([numbers[name_of(t)] for t in steps.tolist()]))
+            implied_PS = implicit(
+                features(ids_P), np.array([numbers[name_of(t)] for t in steps.tolist()])
+            )
             since_PS = steps >= recall["after"][:, None]
-            faded_PS = np.where(since_PS & ~np.isnan(implied_PS), weight * group * (1 - rate) ** (now - 1 - steps), 0.0)
+            faded_PS = np.where(
+                since_PS & ~np.isnan(implied_PS),
+                weight * group * (1 - rate) ** (now - 1 - steps),
+                0.0,
+            )
             alpha_P = alpha_P + (faded_PS * np.nan_to_num(implied_PS)).sum(axis=1)
             beta_P = beta_P + (faded_PS * (1 - np.nan_to_num(implied_PS))).sum(axis=1)
         return Beta(alpha_P, beta_P)
@@ -105,7 +128,9 @@ def bots(
         recall = {name: column[visit.at_V] for name, column in memory.columns.items()}
         before = believed(visit.ids_V, recall, numbers)
         memory.columns["alpha"][visit.at_V] = (1 - rate) * before.alpha_P + rate + visit.successes_V
-        memory.columns["beta"][visit.at_V] = (1 - rate) * before.beta_P + rate + visit.scored_V - visit.successes_V
+        memory.columns["beta"][visit.at_V] = (
+            (1 - rate) * before.beta_P + rate + visit.scored_V - visit.successes_V
+        )
         memory.columns["after"][visit.at_V] = step + 1
         anchors_V2 = features(visit.ids_V)
         known_V = ~np.isnan(anchors_V2[:, 0])
@@ -113,7 +138,9 @@ def bots(
             low, high = anchors_V2[known_V].mean(axis=0)
             shown_now = (visit.mean_V[known_V].mean() - low) / (high - low + 1e-6)
             kept = _KEPT if numbers["first"] >= 0 else 0.0
-            numbers[name_of(step)] = float(kept * numbers[name_of(step - 1)] + (1 - kept) * shown_now)
+            numbers[name_of(step)] = float(
+                kept * numbers[name_of(step - 1)] + (1 - kept) * shown_now
+            )
             numbers["first"] = step if numbers["first"] < 0 else numbers["first"]
         else:
             numbers[name_of(step)] = numbers[name_of(step - 1)]
@@ -132,9 +159,13 @@ def bots(
     given = "given" if anchors else None
     settings = f"group={group}, rate={rate}, weight={weight}, anchors={given}, target={target}"
     ring = [name_of(t) for t in range(_WINDOW)]
-    numbers = {"steps": 0.0, "first": -1.0, **dict.fromkeys(ring, 0.0)}  # first: the first step with an anchor
+    # first: the first step with an anchor
+    numbers = {"steps": 0.0, "first": -1.0, **dict.fromkeys(ring, 0.0)}
     lowest = dict.fromkeys(ring, -math.inf)
-    memory = Memory({"alpha": 1.0, "beta": 1.0, "after": 0.0}, learn, numbers, lowest=lowest, rescale=rescale)
-    estimator = BetaEstimator(prior=(1.0, 1.0), discount=1 - rate, idle=1 - rate)  # for metrics, without the anchors
+    memory = Memory(
+        {"alpha": 1.0, "beta": 1.0, "after": 0.0}, learn, numbers, lowest=lowest, rescale=rescale
+    )
+    # for metrics, without the anchors
+    estimator = BetaEstimator(prior=(1.0, 1.0), discount=1 - rate, idle=1 - rate)
     needs = Needs(candidates="all", baseline="group")
     return Policy(f"bots({settings}, seed={seed})", decide, estimator, seed, needs, memory=memory)

@@ -10,17 +10,33 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.memory import Memory, Rescale, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number, shown
+from budgetalloc.errors import (
+    InputError,
+    check_array,
+    check_function,
+    check_integer,
+    check_number,
+    shown,
+)
 from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.mean_advantage import mean_advantage
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import falling, ranked
 
-__all__ = ["CategoryOf", "add_to_window", "by_category", "draw_order", "dump", "sec", "upper_bounds"]
+__all__ = [
+    "CategoryOf",
+    "add_to_window",
+    "by_category",
+    "draw_order",
+    "dump",
+    "sec",
+    "upper_bounds",
+]
 
 CategoryOf = Callable[[Id], Hashable]
 _Order = Callable[[View, list[Id], IntArray], IntArray]
-"""From a view, the names of its categories and the category of each prompt, to the prompts in an order."""
+"""From a view, the names of its categories and the category of each prompt, to the prompts in an
+order."""
 
 
 def upper_bounds(gain_C: ArrayLike, rollouts_C: ArrayLike, total: float) -> FloatArray:
@@ -32,16 +48,20 @@ def upper_bounds(gain_C: ArrayLike, rollouts_C: ArrayLike, total: float) -> Floa
     rollouts = check_array("rollouts_C", rollouts_C, "the rollouts of each category")
     gain = check_array("gain_C", gain_C, "the gain of each category")
     if gain.shape != rollouts.shape or not (rollouts >= 0).all():
-        raise InputError(f"rollouts_C={shown(rollouts_C)}: give a number of at least 0 for each of {gain.shape} gains.")
+        raise InputError(
+            f"rollouts_C={shown(rollouts_C)}: give a number of at least 0 for each of {gain.shape} "
+            "gains."
+        )
     check_number("total", total, 0, np.inf)
     return np.asarray(gain + np.sqrt(2.0 * np.log1p(total) / (rollouts + 1.0)))
 
 
 def draw_order(logits_C: ArrayLike, category_P: IntArray, rng: np.random.Generator) -> IntArray:
-    """The prompts in the order of draws: each draw takes a category by softmax of the logits, then its next prompt.
+    """The prompts in the order of draws: each draw takes a category by softmax of the logits, then
+    its next prompt.
 
-    A category without prompts left is not drawn again. One call of `rng` suffices: each category is a Poisson process
-    with its weight as the rate, and the arrivals are merged.
+    A category without prompts left is not drawn again. One call of `rng` suffices: each category is
+    a Poisson process with its weight as the rate, and the arrivals are merged.
 
     >>> order = draw_order([0.0, -50.0], np.array([1, 0, 1, 0]), np.random.default_rng(0))
     >>> order.tolist()  # category 0 almost surely comes first
@@ -59,21 +79,29 @@ def draw_order(logits_C: ArrayLike, category_P: IntArray, rng: np.random.Generat
 
 
 def dump(
-    *, domain_of: CategoryOf, window: int = 300, temperature: float = 0.1, group: int = 8, seed: int = 0
+    *,
+    domain_of: CategoryOf,
+    window: int = 300,
+    temperature: float = 0.1,
+    group: int = 8,
+    seed: int = 0,
 ) -> Policy:
-    """Categories by the softmax of an upper confidence bound on their mean |advantage| (DUMP, arXiv 2504.09710).
+    """Categories by the softmax of an upper confidence bound on their mean |advantage| (DUMP, arXiv
+    2504.09710).
 
-    A category's score is its mean |advantage| (`mean_advantage`) over its last `window` rollouts plus
-    sqrt(2 ln(n + 1) / (n_c + 1)), with n_c of n rollouts so far. Each prompt's category is drawn with probability
-    proportional to exp(score / temperature), then a prompt of it at random, without replacement within a step. If the
-    window ends within a step, the category's rollouts of that step count in proportion.
+    A category's score is its mean |advantage| (`mean_advantage`) over its last `window` rollouts
+    plus sqrt(2 ln(n + 1) / (n_c + 1)), with n_c of n rollouts so far. Each prompt's category is
+    drawn with probability proportional to exp(score / temperature), then a prompt of it at random,
+    without replacement within a step. If the window ends within a step, the category's rollouts of
+    that step count in proportion.
 
-    `window` and `temperature` are the released code's. That code draws with replacement, and a whole pass of its loader
-    with the weights at the start of the pass; here the weights are recomputed at each step.
+    `window` and `temperature` are the released code's. That code draws with replacement, and a
+    whole pass of its loader with the weights at the start of the pass; here the weights are
+    recomputed at each step.
 
     Args:
-        domain_of: The category of a prompt; the same on every process and after a resume. Categories with the same
-            `str` are one.
+        domain_of: The category of a prompt; the same on every process and after a resume.
+            Categories with the same `str` are one.
         window: Rollouts over which a category's gain is averaged, at least 1.
         temperature: Positive; large values draw categories uniformly.
         group: Rollouts of a chosen prompt, at least 1; our default.
@@ -96,21 +124,32 @@ def dump(
             numbers["n"] = numbers.get("n", 0.0) + rollouts
 
     def score(numbers: Mapping[str, float], names: list[Id]) -> FloatArray:
-        gain_C, rollouts_C = (np.array([numbers.get(f"{key}:{c}", 0.0) for c in names]) for key in ("q", "n"))
+        gain_C, rollouts_C = (
+            np.array([numbers.get(f"{key}:{c}", 0.0) for c in names]) for key in ("q", "n")
+        )
         return upper_bounds(gain_C, rollouts_C, numbers.get("n", 0.0))
 
     settings, order = f"window={window}, temperature={temperature}", _by_softmax(score, temperature)
     return by_category("dump", domain_of, settings, group, learn, order, seed)
 
 
-def sec(*, domain_of: CategoryOf, rate: float = 0.5, temperature: float = 0.4, group: int = 8, seed: int = 0) -> Policy:
-    """Categories by the softmax of a running mean of their |advantage| (Self-Evolving Curriculum, arXiv 2505.14970).
+def sec(
+    *,
+    domain_of: CategoryOf,
+    rate: float = 0.5,
+    temperature: float = 0.4,
+    group: int = 8,
+    seed: int = 0,
+) -> Policy:
+    """Categories by the softmax of a running mean of their |advantage| (Self-Evolving Curriculum,
+    arXiv 2505.14970).
 
-    After a step, each category that was rolled out has Q <- rate * r + (1 - rate) * Q, with r the mean |advantage|
-    (`mean_advantage`) of its rollouts; Q starts at 0. Each prompt's category is drawn with probability proportional to
-    exp(Q / temperature), then a prompt of it at random, without replacement within a step. The commands in a public
-    copy of the code have rate 0.5 throughout, and temperature 1.0 on Countdown, 0.4 on mathematics and 0.2 on puzzles
-    with two kinds of category.
+    After a step, each category that was rolled out has Q <- rate * r + (1 - rate) * Q, with r the
+    mean |advantage| (`mean_advantage`) of its rollouts; Q starts at 0. Each prompt's category is
+    drawn with probability proportional to exp(Q / temperature), then a prompt of it at random,
+    without replacement within a step. The commands in a public copy of the code have rate 0.5
+    throughout, and temperature 1.0 on Countdown, 0.4 on mathematics and 0.2 on puzzles with two
+    kinds of category.
 
     Args:
         rate: alpha, in (0, 1].
@@ -141,15 +180,20 @@ def _category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[floa
     """The mean |advantage| of each category's rollouts in a step's visit, and their number."""
     sums: dict[str, tuple[float, float]] = {}
     total_V = mean_advantage(visit.rewards_R, visit.group_R, len(visit.ids_V)) * visit.scored_V
-    for x, total, rollouts in zip(visit.ids_V, total_V.tolist(), visit.scored_V.tolist(), strict=True):
+    for x, total, rollouts in zip(
+        visit.ids_V, total_V.tolist(), visit.scored_V.tolist(), strict=True
+    ):
         category = str(domain_of(x))
         before = sums.get(category, (0.0, 0.0))
         sums[category] = (before[0] + total, before[1] + rollouts)
     return {category: (total / rollouts, rollouts) for category, (total, rollouts) in sums.items()}
 
 
-def add_to_window(numbers: dict[str, float], category: str, gain: float, rollouts: float, window: int) -> None:
-    """Adds a step to a category's window, drops steps that left it, and writes the window's mean to `q:category`."""
+def add_to_window(
+    numbers: dict[str, float], category: str, gain: float, rollouts: float, window: int
+) -> None:
+    """Adds a step to a category's window, drops steps that left it, and writes the window's mean to
+    `q:category`."""
     newest = int(numbers.get(f"steps:{category}", 0)) + 1
     numbers[f"steps:{category}"] = newest
     numbers[f"gain:{category}:{newest}"], numbers[f"size:{category}:{newest}"] = gain, rollouts
@@ -163,9 +207,13 @@ def add_to_window(numbers: dict[str, float], category: str, gain: float, rollout
     numbers[f"q:{category}"] = total / (window - left)
 
 
-def _by_softmax(score: Callable[[Mapping[str, float], list[Id]], FloatArray], temperature: float) -> _Order:
+def _by_softmax(
+    score: Callable[[Mapping[str, float], list[Id]], FloatArray], temperature: float
+) -> _Order:
     check_number("temperature", temperature, 0, np.inf, without=(0,))
-    return lambda view, names, category_P: draw_order(score(view.numbers, names) / temperature, category_P, view.rng)
+    return lambda view, names, category_P: draw_order(
+        score(view.numbers, names) / temperature, category_P, view.rng
+    )
 
 
 def by_category(

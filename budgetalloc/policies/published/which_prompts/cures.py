@@ -18,13 +18,15 @@ __all__ = ["cures"]
 
 
 def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: int = 0) -> Policy:
-    """Prompts drawn with probability proportional to exp(sqrt(p(1-p)) / temperature), then counts by Neyman's rule.
+    """Prompts drawn with probability proportional to exp(sqrt(p(1-p)) / temperature), then counts
+    by Neyman's rule.
 
-    CurES (arXiv 2510.01037): counts are proportional to the Bernoulli deviation sqrt(p(1-p)), the paper's choice where
-    gradient norms are unknown; p is the posterior mean under Beta(1, 1) without forgetting. As many prompts as groups
-    of `group` fit into the budget are drawn without replacement. In the released code the temperature grows with the
-    successes, so that it samples uniformly to within 0.5 %, the posterior is never updated, and a prompt without spread
-    gets nothing. Here such a prompt keeps `fewest`, and the total is exact.
+    CurES (arXiv 2510.01037): counts are proportional to the Bernoulli deviation sqrt(p(1-p)), the
+    paper's choice where gradient norms are unknown; p is the posterior mean under Beta(1, 1)
+    without forgetting. As many prompts as groups of `group` fit into the budget are drawn without
+    replacement. In the released code the temperature grows with the successes, so that it samples
+    uniformly to within 0.5 %, the posterior is never updated, and a prompt without spread gets
+    nothing. Here such a prompt keeps `fewest`, and the total is exact.
 
     Args:
         group: Mean rollouts of a drawn prompt, at least `fewest`.
@@ -54,7 +56,8 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
             number = max(rollouts // max(group, low), -(-rollouts // budget.largest_group))
             if number * low > rollouts:
                 low = budget.smallest_group
-            # The largest sums with Gumbel noise are a draw without replacement with these probabilities.
+            # The largest sums with Gumbel noise are a draw without replacement with these
+            # probabilities.
             keys_P = spread_P / temperature + view.rng.gumbel(size=len(mean_P))
             chosen_P = np.sort(np.argsort(-keys_P, kind="stable")[:number])
             budget = replace(budget, floor=low)

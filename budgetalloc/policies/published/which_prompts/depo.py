@@ -18,8 +18,11 @@ from budgetalloc.policies.ranking import ranked
 __all__ = ["depo", "depo_eligible"]
 
 
-def depo_eligible(explorable_P: FloatArray, visits_P: FloatArray, share: float, replay: float) -> NDArray[np.bool_]:
-    """The share of the most explorable prompts, and the share `replay` of the others with the fewest visits.
+def depo_eligible(
+    explorable_P: FloatArray, visits_P: FloatArray, share: float, replay: float
+) -> NDArray[np.bool_]:
+    """The share of the most explorable prompts, and the share `replay` of the others with the
+    fewest visits.
 
     Shares are of all prompts, rounded up; ties go to the first prompt.
     """
@@ -27,7 +30,9 @@ def depo_eligible(explorable_P: FloatArray, visits_P: FloatArray, share: float, 
     chosen_P = np.zeros(prompts, dtype=np.bool_)
     chosen_P[np.argsort(-explorable_P, kind="stable")[: math.ceil(share * prompts - 1e-9)]] = True
     rest = np.flatnonzero(~chosen_P)
-    chosen_P[rest[np.argsort(visits_P[rest], kind="stable")[: math.ceil(replay * prompts - 1e-9)]]] = True
+    chosen_P[
+        rest[np.argsort(visits_P[rest], kind="stable")[: math.ceil(replay * prompts - 1e-9)]]
+    ] = True
     return chosen_P
 
 
@@ -41,18 +46,20 @@ def depo(
     replay: float = 0.1,
     seed: int = 0,
 ) -> Policy:
-    """Prompts of high explorability, and the least visited ones (the online part of DEPO, arXiv 2509.01321).
+    """Prompts of high explorability, and the least visited ones (the online part of DEPO, arXiv
+    2509.01321).
 
-    Explorability is the mean |A| of a visit (`mean_advantage`), averaged over the last `window` visits. In epoch e the
-    eligible prompts are the share alpha - decay e of the candidates with the highest explorability, and the share
-    `replay` of the others with the fewest visits. As many eligible prompts as groups of `group` fit into the budget are
-    chosen at random; if there are too few, others are added at random. A prompt never seen counts as the most
-    explorable.
+    Explorability is the mean |A| of a visit (`mean_advantage`), averaged over the last `window`
+    visits. In epoch e the eligible prompts are the share alpha - decay e of the candidates with the
+    highest explorability, and the share `replay` of the others with the fewest visits. As many
+    eligible prompts as groups of `group` fit into the budget are chosen at random; if there are too
+    few, others are added at random. A prompt never seen counts as the most explorable.
 
-    The paper multiplies |A| by the mean token entropy of a rollout and leaves out wrong rollouts of high entropy. That
-    needs the trainer's entropies and is not included, nor is the curation before training. The values of window, alpha,
-    decay and replay were not found. They are our defaults, as are `lowest`, e as the candidates' mean number of visits,
-    rounded down, and a window of visits instead of epochs.
+    The paper multiplies |A| by the mean token entropy of a rollout and leaves out wrong rollouts of
+    high entropy. That needs the trainer's entropies and is not included, nor is the curation before
+    training. The values of window, alpha, decay and replay were not found. They are our defaults,
+    as are `lowest`, e as the candidates' mean number of visits, rounded down, and a window of
+    visits instead of epochs.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
@@ -98,4 +105,6 @@ def depo(
     settings = f"group={group}, window={window}, alpha={alpha}, decay={decay}, lowest={lowest}, replay={replay}"
     memory = Memory({"visits": 0.0, **dict.fromkeys(recent, math.nan)}, learn)
     needs = Needs(candidates="all", baseline="group")
-    return Policy(f"depo({settings}, seed={seed})", decide, BetaEstimator(), seed, needs, memory=memory)
+    return Policy(
+        f"depo({settings}, seed={seed})", decide, BetaEstimator(), seed, needs, memory=memory
+    )

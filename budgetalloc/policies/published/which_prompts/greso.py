@@ -15,7 +15,8 @@ __all__ = ["greso", "greso_keep"]
 
 
 def greso_keep(run_P: FloatArray, explore_P: FloatArray, least: float = 0.01) -> FloatArray:
-    """The probability to keep a prompt after `run_P` visits in a row without variance: p_e^run, at least `least`."""
+    """The probability to keep a prompt after `run_P` visits in a row without variance: p_e^run, at
+    least `least`."""
     return np.asarray(np.maximum(explore_P**run_P, least))
 
 
@@ -28,18 +29,21 @@ def greso(
     least: float = 0.01,
     seed: int = 0,
 ) -> Policy:
-    """Skips prompts with a probability that grows with consecutive visits without variance (GRESO, arXiv 2506.02177).
+    """Skips prompts with a probability that grows with consecutive visits without variance (GRESO,
+    arXiv 2506.02177).
 
-    A prompt whose last z visits each had all rewards equal is skipped with probability 1 - p_e^z. Prompts that passed
-    at their last visit have one p_e, prompts that failed another. After each step a p_e falls by `change` if its share
-    of the step's groups (all passed, or all failed) is at least its target, else it rises. As many of the kept prompts
-    as groups of `group` fit into the budget are chosen at random. If there are too few, skipped prompts are added at
-    random, whereas the paper loads more prompts and adapts the batch size.
+    A prompt whose last z visits each had all rewards equal is skipped with probability 1 - p_e^z.
+    Prompts that passed at their last visit have one p_e, prompts that failed another. After each
+    step a p_e falls by `change` if its share of the step's groups (all passed, or all failed) is at
+    least its target, else it rises. As many of the kept prompts as groups of `group` fit into the
+    budget are chosen at random. If there are too few, skipped prompts are added at random, whereas
+    the paper loads more prompts and adapts the batch size.
 
-    The defaults, the split of the target (a third for easy prompts, two thirds for hard ones) and the bounds of p_e,
-    0.05 and 0.95, are the released code's. That code counts runs of easy and hard visits separately, by mean rewards
-    from 0.98 and up to 0.11, and changes p_e after the first epoch only. Our choices: a visit of one rollout changes
-    nothing, and equal rewards count as passed if their mean success is at least 1/2.
+    The defaults, the split of the target (a third for easy prompts, two thirds for hard ones) and
+    the bounds of p_e, 0.05 and 0.95, are the released code's. That code counts runs of easy and
+    hard visits separately, by mean rewards from 0.98 and up to 0.11, and changes p_e after the
+    first epoch only. Our choices: a visit of one rollout changes nothing, and equal rewards count
+    as passed if their mean success is at least 1/2.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.
@@ -71,7 +75,9 @@ def greso(
         memory.columns["easy"][at] = flat["easy"]
         for kind, is_flat in flat.items():
             if at.size:
-                moved = memory.numbers[kind] - (change if is_flat.mean() >= targets[kind] else -change)
+                moved = memory.numbers[kind] - (
+                    change if is_flat.mean() >= targets[kind] else -change
+                )
                 memory.numbers[kind] = min(max(moved, 0.05), 0.95)
 
     def decide(view: View) -> IntArray:
@@ -82,4 +88,11 @@ def greso(
 
     name = f"greso(group={group}, explore={explore}, target={target}, change={change}, least={least}, seed={seed})"
     memory = Memory({"run": 0.0, "easy": 0.0}, learn, {"easy": explore, "hard": explore})
-    return Policy(name, decide, BetaEstimator(), seed, Needs(candidates="all", baseline="group"), memory=memory)
+    return Policy(
+        name,
+        decide,
+        BetaEstimator(),
+        seed,
+        Needs(candidates="all", baseline="group"),
+        memory=memory,
+    )

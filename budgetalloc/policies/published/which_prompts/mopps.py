@@ -11,16 +11,19 @@ __all__ = ["mopps"]
 
 
 def mopps(*, group: int = 8, target: float = 0.5, discount: float = 0.5, seed: int = 0) -> Policy:
-    """The prompts whose Thompson draw is nearest to `target`, a group of equal size each (MoPPS, arXiv 2507.04632).
+    """The prompts whose Thompson draw is nearest to `target`, a group of equal size each (MoPPS,
+    arXiv 2507.04632).
 
-    The smallest (draw - target)^2 are taken. At a visit, alpha becomes lambda alpha + (1 - lambda) alpha_0 + successes,
-    and beta likewise, from Beta(1, 1); lambda is `discount`. BOTS (arXiv 2510.26374) with rho = 0 has the same update,
-    with 1 - lambda for lambda. Beliefs do not fade between visits, so that in a large pool a prompt that was just
-    solved may rarely be chosen again. For a target of 1/2 the nearest draw has the largest p(1-p). For graded success,
-    which the paper does not treat, nearness is multiplied by the belief's spread.
+    The smallest (draw - target)^2 are taken. At a visit, alpha becomes lambda alpha + (1 - lambda)
+    alpha_0 + successes, and beta likewise, from Beta(1, 1); lambda is `discount`. BOTS (arXiv
+    2510.26374) with rho = 0 has the same update, with 1 - lambda for lambda. Beliefs do not fade
+    between visits, so that in a large pool a prompt that was just solved may rarely be chosen
+    again. For a target of 1/2 the nearest draw has the largest p(1-p). For graded success, which
+    the paper does not treat, nearness is multiplied by the belief's spread.
 
-    The paper's lambda was not found; 0.5 is our default. The released code draws for a few times as many prompts as
-    fit, not for the pool. With one rollout a prompt, it sets alpha and beta to 8 at each visit.
+    The paper's lambda was not found; 0.5 is our default. The released code draws for a few times as
+    many prompts as fit, not for the pool. With one rollout a prompt, it sets alpha and beta to 8 at
+    each visit.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.

@@ -1,4 +1,5 @@
-"""PAC: a bandit over categories whose utility is their |advantage|, raised where their reward rises."""
+"""PAC: a bandit over categories whose utility is their |advantage|, raised where their reward
+rises."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +24,8 @@ _MOST_SLOTS = 4_096  # most prompts that are drawn one by one
 
 
 def slope(means: FloatArray, places: FloatArray) -> float:
-    """The least-squares slope of a category's mean rewards at these places, in [0, 1], of the window (PAC, eq. 6)."""
+    """The least-squares slope of a category's mean rewards at these places, in [0, 1], of the
+    window (PAC, eq. 6)."""
     return float(np.polyfit(places, means, 1)[0]) if len(means) >= _FEWEST else 0.0
 
 
@@ -33,7 +35,8 @@ def utilities(advantage_C: FloatArray, slope_C: FloatArray) -> FloatArray:
 
 
 def one_by_one(draws_SC: FloatArray, category_P: IntArray) -> IntArray:
-    """The prompts in the order of slots: each slot takes the next prompt of its best category that has one left."""
+    """The prompts in the order of slots: each slot takes the next prompt of its best category that
+    has one left."""
     queues = [np.flatnonzero(category_P == c).tolist()[::-1] for c in range(draws_SC.shape[1])]
     left_C, order = np.array([bool(queue) for queue in queues]), []
     for draw_C in draws_SC:
@@ -55,16 +58,18 @@ def pac(
     group: int = 8,
     seed: int = 0,
 ) -> Policy:
-    """Categories by Thompson draws of |advantage| times progress (PAC, arXiv 2608.30528, Algorithm 1).
+    """Categories by Thompson draws of |advantage| times progress (PAC, arXiv 2608.30528, Algorithm
+    1).
 
-    After a step, each category's utility u is its mean |advantage| (`mean_advantage`) over the last `window` steps with
-    rollouts of it, times 1 + s, where s is the slope of its mean reward over them as a share of all slopes
-    (`utilities`). Its Gaussian belief N(mu, s2), from (0, 1), takes u in with precision c_i N / B, for c_i of the
-    step's B rollouts in one of N categories (eq. 10); s2 then grows by `inflation` (eq. 11). For each prompt a category
-    is drawn anew: the one of the largest draw from the beliefs, or uniformly in the first `cold` steps.
+    After a step, each category's utility u is its mean |advantage| (`mean_advantage`) over the last
+    `window` steps with rollouts of it, times 1 + s, where s is the slope of its mean reward over
+    them as a share of all slopes (`utilities`). Its Gaussian belief N(mu, s2), from (0, 1), takes u
+    in with precision c_i N / B, for c_i of the step's B rollouts in one of N categories (eq. 10);
+    s2 then grows by `inflation` (eq. 11). For each prompt a category is drawn anew: the one of the
+    largest draw from the beliefs, or uniformly in the first `cold` steps.
 
-    Prompts are drawn without replacement within a step, where the paper does not say. Slopes need 3 steps, our reading
-    of its "too few". A category's first belief is that of its first rollouts.
+    Prompts are drawn without replacement within a step, where the paper does not say. Slopes need 3
+    steps, our reading of its "too few". A category's first belief is that of its first rollouts.
 
     Args:
         domain_of: As in `dump`.
@@ -93,7 +98,9 @@ def pac(
                 here_V = np.array([x == name for x in names_V])
                 share[name] = float(visit.scored_V[here_V].sum() / visit.scored_V.sum())
                 numbers[f"size:{name}:{step}"] = float(size_V[here_V].mean())
-                numbers[f"mean:{name}:{step}"] = float(visit.successes_V[here_V].sum() / visit.scored_V[here_V].sum())
+                numbers[f"mean:{name}:{step}"] = float(
+                    visit.successes_V[here_V].sum() / visit.scored_V[here_V].sum()
+                )
                 numbers.setdefault(f"mu:{name}", 0.0)
                 numbers.setdefault(f"s2:{name}", 1.0)
         names = [key[3:] for key in numbers if key.startswith("mu:")]
@@ -103,16 +110,25 @@ def pac(
             for kind in ("size", "mean"):
                 numbers.pop(f"{kind}:{name}:{step - window}", None)
             seen_steps = [t for t in steps if f"size:{name}:{t}" in numbers]
-            sizes.append(float(np.mean([numbers[f"size:{name}:{t}"] for t in seen_steps])) if seen_steps else 0.0)
+            sizes.append(
+                float(np.mean([numbers[f"size:{name}:{t}"] for t in seen_steps]))
+                if seen_steps
+                else 0.0
+            )
             means = np.array([numbers[f"mean:{name}:{t}"] for t in seen_steps])
             slopes.append(slope(means, (np.array(seen_steps) - steps[0]) / max(len(steps) - 1, 1)))
-        for name, utility in zip(names, utilities(np.array(sizes), np.array(slopes)).tolist(), strict=True):
+        for name, utility in zip(
+            names, utilities(np.array(sizes), np.array(slopes)).tolist(), strict=True
+        ):
             precision = share.get(name, 0.0) * len(names)
             before = 1 / numbers[f"s2:{name}"]
-            numbers[f"mu:{name}"] = (numbers[f"mu:{name}"] * before + precision * utility) / (before + precision)
+            numbers[f"mu:{name}"] = (numbers[f"mu:{name}"] * before + precision * utility) / (
+                before + precision
+            )
             numbers[f"s2:{name}"] = 1 / (before + precision) + inflation
 
-    def rescale(memory: Memory, scale: float, shift: float) -> None:  # shares of slopes do not depend on the scale
+    # shares of slopes do not depend on the scale
+    def rescale(memory: Memory, scale: float, shift: float) -> None:
         for key in [key for key in memory.numbers if key.startswith("mean:")]:
             memory.numbers[key] = min(max(scale * memory.numbers[key] + shift, 0.0), 1.0)
 
@@ -126,7 +142,9 @@ def pac(
 
     def order(view: View, names: list[Id], category_P: IntArray) -> IntArray:
         wanted = _MOST_SLOTS if view.budget.rollouts is None else view.budget.rollouts // group + 1
-        return one_by_one(draw(view.numbers, names, min(wanted, len(category_P), _MOST_SLOTS), view), category_P)
+        return one_by_one(
+            draw(view.numbers, names, min(wanted, len(category_P), _MOST_SLOTS), view), category_P
+        )
 
     settings = f"window={window}, inflation={inflation}, cold={cold}"
     return by_category("pac", domain_of, settings, group, learn, order, seed, rescale)

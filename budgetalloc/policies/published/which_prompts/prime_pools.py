@@ -17,13 +17,15 @@ __all__ = ["Pools", "prime_pools"]
 Pools = tuple[tuple[float, float], ...]
 
 
-def prime_pools(*, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.0, 0.2)), seed: int = 0) -> Policy:
+def prime_pools(
+    *, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.0, 0.2)), seed: int = 0
+) -> Policy:
     """Prompts drawn by a weight of their last mean success: prime-rl's `DifficultyPoolSampler`.
 
-    A pool has a largest mean and a weight; a prompt never seen has weight 1. The defaults are prime-rl's: a weight of
-    0.2 up to 0.25 and above 0.75, and 1 between them. prime-rl draws one task at a time, with replacement, and knows
-    the last group's mean by then. Here a step's prompts are drawn at its start, without replacement. Graded success
-    enters through its mean alone.
+    A pool has a largest mean and a weight; a prompt never seen has weight 1. The defaults are
+    prime-rl's: a weight of 0.2 up to 0.25 and above 0.75, and 1 between them. prime-rl draws one
+    task at a time, with replacement, and knows the last group's mean by then. Here a step's prompts
+    are drawn at its start, without replacement. Graded success enters through its mean alone.
 
     Args:
         group: Rollouts of a drawn prompt, at least 1.
@@ -38,9 +40,13 @@ def prime_pools(*, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.
     """
     check_integer("group", group, 1)
     try:
-        tops, weights = map(np.array, zip(*((float(top), float(weight)) for top, weight in pools), strict=True))
+        tops, weights = map(
+            np.array, zip(*((float(top), float(weight)) for top, weight in pools), strict=True)
+        )
     except (TypeError, ValueError) as error:
-        raise InputError(f"pools={shown(pools)}: give (largest mean, weight) of each pool.") from error
+        raise InputError(
+            f"pools={shown(pools)}: give (largest mean, weight) of each pool."
+        ) from error
     if not (np.diff(tops) > 0).all() or tops[-1] != 1:
         raise InputError(f"pools={shown(pools)}: the largest means ascend, and the last is 1.")
     for weight in weights.tolist():
@@ -50,13 +56,20 @@ def prime_pools(*, group: int = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.
         memory.columns["last"][visit.at_V] = visit.mean_V
 
     def rescale(memory: Memory, scale: float, shift: float) -> None:
-        memory.columns["last"] = np.clip(scale * memory.columns["last"] + shift, 0.0, 1.0)  # NaN stays
+        # NaN stays
+        memory.columns["last"] = np.clip(scale * memory.columns["last"] + shift, 0.0, 1.0)
 
     def decide(view: View) -> IntArray:
         last_P = view.recall["last"]
-        pool_P = np.minimum(np.searchsorted(tops, np.nan_to_num(last_P)), len(tops) - 1)  # includes its largest mean
-        return ranked(drawn_first(np.where(np.isnan(last_P), 1.0, weights[pool_P]), view.rng), group, view)
+        # includes its largest mean
+        pool_P = np.minimum(np.searchsorted(tops, np.nan_to_num(last_P)), len(tops) - 1)
+        return ranked(
+            drawn_first(np.where(np.isnan(last_P), 1.0, weights[pool_P]), view.rng), group, view
+        )
 
-    memory, needs = Memory({"last": math.nan}, learn, rescale=rescale), Needs(candidates="all", baseline="group")
+    memory, needs = (
+        Memory({"last": math.nan}, learn, rescale=rescale),
+        Needs(candidates="all", baseline="group"),
+    )
     name = f"prime_pools(group={group}, pools={pools}, seed={seed})"
     return Policy(name, decide, BetaEstimator(), seed, needs, memory=memory)

@@ -20,22 +20,27 @@ SIZES = (2, 4, 8)
 
 
 def sgpo_group(rate_P: FloatArray) -> IntArray:
-    """Group sizes: the smallest of 2, 4 and 8 that is at least 1 / p; 0 for p above 3/4, and for p = 0."""
+    """Group sizes: the smallest of 2, 4 and 8 that is at least 1 / p; 0 for p above 3/4, and for p
+    = 0."""
     size_P = np.select([rate_P * size >= 1 - 1e-9 for size in SIZES], SIZES, SIZES[-1])
     return np.where((rate_P > 0) & (rate_P <= 0.75), size_P, 0)
 
 
-def sgpo(*, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: float = 0.1, seed: int = 0) -> Policy:
-    """Easy prompts first in groups of 2, then groups of 4 and of 8, by rates before training (sGPO, arXiv 2606.08854).
+def sgpo(
+    *, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: float = 0.1, seed: int = 0
+) -> Policy:
+    """Easy prompts first in groups of 2, then groups of 4 and of 8, by rates before training (sGPO,
+    arXiv 2606.08854).
 
-    The rate p of 8 rollouts before training decides. Prompts above 3/4 are never rolled out. Of those at 0, a share
-    `unsolved` joins each step in the phase's group size. Other prompts belong to the phase of their `sgpo_group`, and
-    prompts without rollouts to every phase. If a phase has too few prompts, those of other phases fill the step, and
-    then the rest. The order never changes, so prompts that are left out stay out. Advantages are a group's, divided by
-    sqrt(m (1-m)) with m its mean. Graded success enters through its mean alone.
+    The rate p of 8 rollouts before training decides. Prompts above 3/4 are never rolled out. Of
+    those at 0, a share `unsolved` joins each step in the phase's group size. Other prompts belong
+    to the phase of their `sgpo_group`, and prompts without rollouts to every phase. If a phase has
+    too few prompts, those of other phases fill the step, and then the rest. The order never
+    changes, so prompts that are left out stay out. Advantages are a group's, divided by sqrt(m
+    (1-m)) with m its mean. Graded success enters through its mean alone.
 
-    From an unofficial implementation and its notes; the paper was not read. The paper trains each phase to convergence;
-    here its length is given.
+    From an unofficial implementation and its notes; the paper was not read. The paper trains each
+    phase to convergence; here its length is given.
 
     Args:
         offline: As in `spo`.
@@ -55,7 +60,9 @@ def sgpo(*, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: f
     try:
         first, second = (check_integer("phases", x, 0) for x in phases)
     except (TypeError, ValueError) as error:  # InputError is a ValueError
-        raise InputError(f"phases={shown(phases)}: give the steps at which groups of 4 and of 8 begin.") from error
+        raise InputError(
+            f"phases={shown(phases)}: give the steps at which groups of 4 and of 8 begin."
+        ) from error
     if second < first:
         raise InputError(f"phases={shown(phases)}: groups of 8 begin before groups of 4.")
     check_number("unsolved", unsolved, 0, 1)

@@ -11,10 +11,12 @@ __all__ = ["vade"]
 
 
 def vade(*, group: int = 8, discount: float = 0.2, idle: float = 0.999, seed: int = 0) -> Policy:
-    """The prompts whose Thompson draw has the largest p (1-p)^2, a group of equal size each (arXiv 2511.18902).
+    """The prompts whose Thompson draw has the largest p (1-p)^2, a group of equal size each (arXiv
+    2511.18902).
 
-    A visited prompt keeps the share `discount` of its evidence, the others the share `idle` (two-scale decay). The
-    prior is Beta(1, 1). The paper's figures suggest 0.2, 0.999 and groups of 8; its text does not print them.
+    A visited prompt keeps the share `discount` of its evidence, the others the share `idle`
+    (two-scale decay). The prior is Beta(1, 1). The paper's figures suggest 0.2, 0.999 and groups of
+    8; its text does not print them.
 
     Args:
         group: Rollouts of a chosen prompt, at least 1.

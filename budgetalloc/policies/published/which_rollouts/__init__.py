@@ -1,1 +1,2 @@
-"""Published methods that generate more rollouts than they train on: uniform counts, then a rule of `downselect`."""
+"""Published methods that generate more rollouts than they train on: uniform counts, then a rule of
+`downselect`."""

@@ -10,8 +10,9 @@ __all__ = ["cppo"]
 def cppo(*, generate: int = 4, seed: int = 0) -> Policy:
     """Trains on the rows of each group with the largest |advantage| (CPPO, arXiv 2503.22342).
 
-    A pruning rate P is `generate = 1 / (1 - P)`. The paper also fills the freed memory of a device with further
-    prompts. That is not included, because the batch that is trained on has a fixed size.
+    A pruning rate P is `generate = 1 / (1 - P)`. The paper also fills the freed memory of a device
+    with further prompts. That is not included, because the batch that is trained on has a fixed
+    size.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. 4 is P = 75 %.
@@ -25,6 +26,8 @@ def cppo(*, generate: int = 4, seed: int = 0) -> Policy:
     return generate_and_keep(
         "cppo",
         generate,
-        lambda ids, rewards, rows, *_: largest_advantages(ids, scaled_advantages(ids, rewards), rows),
+        lambda ids, rewards, rows, *_: largest_advantages(
+            ids, scaled_advantages(ids, rewards), rows
+        ),
         seed,
     )

@@ -8,7 +8,11 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import check_integer
-from budgetalloc.policies.downselect.pairs import extreme_pairs, pairwise_extremes, weighted_resample
+from budgetalloc.policies.downselect.pairs import (
+    extreme_pairs,
+    pairwise_extremes,
+    weighted_resample,
+)
 from budgetalloc.policies.oversampling import generate_and_keep, rng_of_step, scaled_advantages
 from budgetalloc.policies.policy import Policy
 
@@ -16,14 +20,17 @@ __all__ = ["shuffle_r1"]
 
 
 def shuffle_r1(*, generate: int = 2, draws: int = 8, seed: int = 0) -> Policy:
-    """Pairs the best with the worst of each group, then draws pairs again by |advantage| (Shuffle-R1, 2508.05612).
+    """Pairs the best with the worst of each group, then draws pairs again by |advantage|
+    (Shuffle-R1, 2508.05612).
 
-    Of 2N rollouts of a prompt, N are kept as pairs. The batch consists of `draws` equal draws of pairs, each without
-    replacement. A pair therefore appears 0 to `draws` times. Pairs of advantage 0 are drawn only if too few other pairs
-    are left. The draws depend on the seed and on the step's ids and rewards.
+    Of 2N rollouts of a prompt, N are kept as pairs. The batch consists of `draws` equal draws of
+    pairs, each without replacement. A pair therefore appears 0 to `draws` times. Pairs of advantage
+    0 are drawn only if too few other pairs are left. The draws depend on the seed and on the step's
+    ids and rewards.
 
     Args:
-        generate: Rollouts generated for each one trained on, at least 2. 2 is the paper's alpha = 0.5.
+        generate: Rollouts generated for each one trained on, at least 2. 2 is the paper's alpha =
+            0.5.
         draws: S, at least 1.
         seed: Seeds the draws and the ties.
 

@@ -9,9 +9,11 @@ __all__ = ["keep_mixed", "top_p"]
 
 
 def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:
-    """Trains on mixed groups first: DAPO's filter (arXiv 2503.14476) in one round, without resampling.
+    """Trains on mixed groups first: DAPO's filter (arXiv 2503.14476) in one round, without
+    resampling.
 
-    If there are too few such rows, other rows fill the batch, with advantage 0. Use `dapo` to resample instead.
+    If there are too few such rows, other rows fill the batch, with advantage 0. Use `dapo` to
+    resample instead.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. The default is our choice.
@@ -26,10 +28,12 @@ def keep_mixed(*, generate: int = 2, seed: int = 0) -> Policy:
 
 
 def top_p(*, generate: int = 2, share: float = 0.9, seed: int = 0) -> Policy:
-    """Trains on the groups that hold `share` of all reward variance: SNR-aware filter (RAGEN-2, arXiv 2604.06268).
+    """Trains on the groups that hold `share` of all reward variance: SNR-aware filter (RAGEN-2,
+    arXiv 2604.06268).
 
-    The batch has a fixed size. Surplus rows are cut from the kept groups of least variance. Missing rows come from the
-    dropped groups of least variance, whose rewards are usually equal, so that their advantage is 0.
+    The batch has a fixed size. Surplus rows are cut from the kept groups of least variance. Missing
+    rows come from the dropped groups of least variance, whose rewards are usually equal, so that
+    their advantage is 0.
 
     Args:
         generate: Rollouts generated for each one trained on, at least 2. The default is our choice.

@@ -1,4 +1,5 @@
-"""AR3PO's response reuse: a prompt without any success gets a correct response of an earlier step."""
+"""AR3PO's response reuse: a prompt without any success gets a correct response of an earlier
+step."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,10 @@ class Substitution:
         rows: Rows whose response is replaced, ascending, shape (S,).
         stored: The replacements, one for each of `rows`.
         rewards_R: Rewards of the batch after that, shape (R,).
-        train_R: Rows in the loss, shape (R,). The others count only in the mean and deviation of their group.
-        recompute_R: Rows whose old log-probabilities must be recomputed with the current policy, shape (R,).
+        train_R: Rows in the loss, shape (R,). The others count only in the mean and deviation of
+            their group.
+        recompute_R: Rows whose old log-probabilities must be recomputed with the current policy,
+            shape (R,).
     """
 
     rows: IntArray
@@ -39,17 +42,19 @@ class Substitution:
 
 
 class CorrectResponseBuffer(Store):
-    """Keeps correct responses of each prompt; if all of a prompt's responses fail, a stored one replaces a wrong one.
+    """Keeps correct responses of each prompt; if all of a prompt's responses fail, a stored one
+    replaces a wrong one.
 
-    AR3PO (arXiv 2509.25808) stores every new correct response, and draws uniformly among those of the prompt. The paper
-    does not say how many it keeps or for how long, and no code was released. `capacity`, `per_prompt`, `max_age` and
-    the eviction of the oldest are this package's choice. The wrong response to replace is drawn uniformly too. A group
-    with fewer than two rewards is unchanged, because its advantages would stay 0.
+    AR3PO (arXiv 2509.25808) stores every new correct response, and draws uniformly among those of
+    the prompt. The paper does not say how many it keeps or for how long, and no code was released.
+    `capacity`, `per_prompt`, `max_age` and the eviction of the oldest are this package's choice.
+    The wrong response to replace is drawn uniformly too. A group with fewer than two rewards is
+    unchanged, because its advantages would stay 0.
 
-    With "stop_gradient" the trainer must apply `train_R` as a loss mask. With "recompute" it must compute
-    log-probabilities of the replaced rows under the current policy; they then count as on-policy (biased, low
-    variance). In both cases advantages come from `rewards_R` after the substitution. Do not `add` a substituted
-    response again.
+    With "stop_gradient" the trainer must apply `train_R` as a loss mask. With "recompute" it must
+    compute log-probabilities of the replaced rows under the current policy; they then count as
+    on-policy (biased, low variance). In both cases advantages come from `rewards_R` after the
+    substitution. Do not `add` a substituted response again.
 
     Args:
         option: "stop_gradient" (the paper's II, reported best) or "recompute" (its I).
@@ -81,7 +86,9 @@ class CorrectResponseBuffer(Store):
     ) -> None:
         check_choice("option", option, ("stop_gradient", "recompute"))
         self.option = option
-        super().__init__("correct", capacity=capacity, max_age=max_age, per_prompt=per_prompt, seed=seed)
+        super().__init__(
+            "correct", capacity=capacity, max_age=max_age, per_prompt=per_prompt, seed=seed
+        )
         self.threshold = check_number("threshold", threshold, -np.inf, np.inf)
 
     def add(
@@ -99,7 +106,8 @@ class CorrectResponseBuffer(Store):
             responses_R: Arrays by name for each rollout.
             rewards_R: Rewards, shape (R,); NaN is no reward.
             step: When they were generated.
-            success_R: Success, shape (R,), as from the callback's `success=`; NaN for none. Default: the rewards.
+            success_R: Success, shape (R,), as from the callback's `success=`; NaN for none.
+                Default: the rewards.
 
         Returns:
             How many were correct.
@@ -112,7 +120,11 @@ class CorrectResponseBuffer(Store):
         return len(some)
 
     def substitute(
-        self, ids_R: Iterable[Any], rewards_R: ArrayLike, step: int, success_R: ArrayLike | None = None
+        self,
+        ids_R: Iterable[Any],
+        rewards_R: ArrayLike,
+        step: int,
+        success_R: ArrayLike | None = None,
     ) -> Substitution:
         """Replaces a wrong response by a stored correct one for each prompt without any success.
 
@@ -132,8 +144,13 @@ class CorrectResponseBuffer(Store):
         kept: dict[Id, list[Stored]] = {}
         for sample in self.samples:
             kept.setdefault(sample.id, []).append(sample)
-        groups = [g for g in np.flatnonzero((correct_G == 0) & (scored_G >= 2)).tolist() if names[g] in kept]
-        groups.sort(key=lambda g: stable_key(names[g]))  # draws do not depend on the order of prompts in the batch
+        groups = [
+            g
+            for g in np.flatnonzero((correct_G == 0) & (scored_G >= 2)).tolist()
+            if names[g] in kept
+        ]
+        # draws do not depend on the order of prompts in the batch
+        groups.sort(key=lambda g: stable_key(names[g]))
 
         draws = self.next_rng().random((len(groups), 2))
         by_group = np.flatnonzero(scored_R)[np.argsort(group_R[scored_R], kind="stable")]
@@ -161,7 +178,9 @@ class CorrectResponseBuffer(Store):
         return sample.success > self.threshold
 
 
-def _outcomes(rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int) -> tuple[FloatArray, FloatArray]:
+def _outcomes(
+    rewards_R: ArrayLike, success_R: ArrayLike | None, rows: int
+) -> tuple[FloatArray, FloatArray]:
     """Rewards and successes; without a reward there is no success."""
     rewards = as_rewards(rewards_R, rows)
     success = rewards if success_R is None else as_rewards(success_R, rows, "success_R")

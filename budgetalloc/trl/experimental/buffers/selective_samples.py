@@ -1,4 +1,5 @@
-"""Skywork R1V2's Selective Sample Buffer: stored samples with signal replace rows without signal."""
+"""Skywork R1V2's Selective Sample Buffer: stored samples with signal replace rows without
+signal."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,15 +21,17 @@ SMALLEST = 1e-8  # smaller advantages are 0 up to rounding
 
 
 class SelectiveSampleBuffer(Store):
-    """Keeps samples with a non-zero advantage and draws them again, P(j) proportional to |A_j|^power.
+    """Keeps samples with a non-zero advantage and draws them again, P(j) proportional to
+    |A_j|^power.
 
-    Skywork R1V2 (arXiv 2504.16656) stores such samples and re-introduces them in later updates, weighted by |A|. The
-    report gives neither the exponent, the size, the ratio of old to new nor a limit on age, and no code was released.
-    The defaults, the eviction of the oldest, and drawing without replacement are this package's choice. The batch keeps
-    its size, because a stored sample replaces each row without signal. A sample stays in the buffer after it is drawn.
+    Skywork R1V2 (arXiv 2504.16656) stores such samples and re-introduces them in later updates,
+    weighted by |A|. The report gives neither the exponent, the size, the ratio of old to new nor a
+    limit on age, and no code was released. The defaults, the eviction of the oldest, and drawing
+    without replacement are this package's choice. The batch keeps its size, because a stored sample
+    replaces each row without signal. A sample stays in the buffer after it is drawn.
 
-    The trainer must keep the log-probabilities at generation in `response`, and use an importance ratio for the rows
-    drawn. A stored sample keeps the advantage from its own group.
+    The trainer must keep the log-probabilities at generation in `response`, and use an importance
+    ratio for the rows drawn. A stored sample keeps the advantage from its own group.
 
     Args:
         capacity: Most samples kept.
@@ -45,7 +48,9 @@ class SelectiveSampleBuffer(Store):
     (array([0, 1]), [[2, 3], [1]])
     """
 
-    def __init__(self, *, capacity: int = 1024, max_age: int = 8, power: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self, *, capacity: int = 1024, max_age: int = 8, power: float = 1.0, seed: int = 0
+    ) -> None:
         super().__init__("selective", capacity=capacity, max_age=max_age, seed=seed)
         self.power = check_number("power", power, 0, math.inf)
 
@@ -57,7 +62,8 @@ class SelectiveSampleBuffer(Store):
         advantages_R: ArrayLike,
         step: int,
     ) -> int:
-        """Stores the rows with signal of a batch; a NaN reward or advantage is none. Call it after `refill`.
+        """Stores the rows with signal of a batch; a NaN reward or advantage is none. Call it after
+        `refill`.
 
         Args:
             ids_R: The prompt of each rollout, shape (R,).
@@ -77,7 +83,8 @@ class SelectiveSampleBuffer(Store):
         return len(some)
 
     def draw(self, count: int, step: int) -> list[Stored]:
-        """Draws samples of earlier steps without replacement, P(j) proportional to |A_j|^power of those left.
+        """Draws samples of earlier steps without replacement, P(j) proportional to |A_j|^power of
+        those left.
 
         Args:
             count: Number of samples, at least 0; if fewer are kept, all are returned.
@@ -86,15 +93,18 @@ class SelectiveSampleBuffer(Store):
         count = check_integer("count", count, 0)
         self.advance(step)
         earlier = [sample for sample in self.samples if sample.step < step]
-        # Sorting by log-weight + Gumbel noise draws without replacement; logarithms cannot underflow.
+        # Sorting by log-weight + Gumbel noise draws without replacement; logarithms cannot
+        # underflow.
         weights = self.power * np.log(np.abs([sample.advantage for sample in earlier]))
         order = np.argsort(-(weights + self.next_rng().gumbel(size=len(earlier))), kind="stable")
         return [earlier[at] for at in order[:count].tolist()]
 
     def refill(self, advantages_R: ArrayLike, step: int) -> tuple[IntArray, list[Stored]]:
-        """Which fresh rows to train on, ascending, and the stored samples that fill the batch up to its size.
+        """Which fresh rows to train on, ascending, and the stored samples that fill the batch up to
+        its size.
 
-        If too few are stored, rows without signal stay: `len(fresh) + len(stored)` is always the batch's size.
+        If too few are stored, rows without signal stay: `len(fresh) + len(stored)` is always the
+        batch's size.
 
         Args:
             advantages_R: Advantages of the fresh batch, shape (R,); NaN for no signal.
@@ -116,7 +126,14 @@ def _signal(advantages_R: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def _advantages(advantages_R: ArrayLike, rows: int | None) -> FloatArray:
     advantages = np.asarray(advantages_R, dtype=np.float64)
-    if advantages.ndim != 1 or (rows is not None and advantages.size != rows) or np.isinf(advantages).any():
+    if (
+        advantages.ndim != 1
+        or (rows is not None and advantages.size != rows)
+        or np.isinf(advantages).any()
+    ):
         expected = "one" if rows is None else str(rows)
-        raise InputError(f"advantages_R={advantages_R!r}: give {expected} number(s), one per rollout; NaN: no signal.")
+        raise InputError(
+            f"advantages_R={advantages_R!r}: give {expected} number(s), one per rollout; NaN: no "
+            "signal."
+        )
     return advantages

@@ -21,26 +21,33 @@ def branch_advantages(
     value_R: FloatArray,
     evidence_R: FloatArray | float = 0,
 ) -> FloatArray:
-    """The advantage of each token, from the rewards of the rollouts and the branches that their tokens belong to.
+    """The advantage of each token, from the rewards of the rollouts and the branches that their
+    tokens belong to.
 
-    The value V of a branch is the weighted mean reward of its leaves. Its advantage is V minus a baseline: the mean,
-    over the branching points on the way to it, of the mean V of the other branches there. This is TreePO's average over
-    subgroups (arXiv 2508.17445), with two differences, which make the expected gradient that of the expected reward:
-    the subgroups exclude the branch itself and trees of later waves, whose number depends on it; and a token shared by
+    The value V of a branch is the weighted mean reward of its leaves. Its advantage is V minus a
+    baseline: the mean, over the branching points on the way to it, of the mean V of the other
+    branches there. This is TreePO's average over subgroups (arXiv 2508.17445), with two
+    differences, which make the expected gradient that of the expected reward: the subgroups exclude
+    the branch itself and trees of later waves, whose number depends on it; and a token shared by
     several leaves has one advantage, not one for each.
 
-    The loss sums over rows. A branch's tokens are in the row of each of its leaves, so its advantage is multiplied by
-    the sum of their weights and divided by their number. That factor is 1 in a tree that branches evenly.
+    The loss sums over rows. A branch's tokens are in the row of each of its leaves, so its
+    advantage is multiplied by the sum of their weights and divided by their number. That factor is
+    1 in a tree that branches evenly.
 
     Args:
-        branch_RT: The branch of each token, shape (R, T); -1 after the end of a rollout. Numbers as in `growth`.
+        branch_RT: The branch of each token, shape (R, T); -1 after the end of a rollout. Numbers as
+            in `growth`.
         weight_R: The weight of each leaf (`growth.Leaf`).
         group_R: The group (the prompt) of each rollout.
-        value_R: Its reward, or its reward minus a baseline that does not depend on the step; NaN for none.
-        evidence_R: How many rollouts of mean 0 a group's history counts for among its trees, at least 0.
+        value_R: Its reward, or its reward minus a baseline that does not depend on the step; NaN
+            for none.
+        evidence_R: How many rollouts of mean 0 a group's history counts for among its trees, at
+            least 0.
 
     Returns:
-        Shape (R, T). 0 where nothing can be compared, as for a group of one tree without branches or history.
+        Shape (R, T). 0 where nothing can be compared, as for a group of one tree without branches
+            or history.
 
     >>> branch_RT = np.array([[0, 1, 1], [0, 2, -1], [3, 3, 3]])  # two roots, of which the first branches
     >>> branch_advantages(branch_RT, np.array([0.75, 0.75, 1.5]), np.zeros(3, int), np.array([1.0, 0.0, 0.0]))
@@ -53,8 +60,10 @@ def branch_advantages(
     wave_B = numbers[numbers >= 0] // WAVE
     known_R, evidence_R = ~np.isnan(value_R), np.broadcast_to(evidence_R, value_R.shape)
     weight_B, known_B, total_B, rows_B = np.zeros((4, len(wave_B)))
-    paths: list[list[tuple[tuple[bool, int], int]]] = []  # of each rollout: branching points and its branch there
-    below: dict[tuple[bool, int], dict[int, None]] = {}  # the branches at each point, which is a group or a branch
+    # of each rollout: branching points and its branch there
+    paths: list[list[tuple[tuple[bool, int], int]]] = []
+    # the branches at each point, which is a group or a branch
+    below: dict[tuple[bool, int], dict[int, None]] = {}
     for row, branch_T in enumerate(branch_RT):
         path = list(dict.fromkeys(branch_T[branch_T >= 0].tolist()))
         points = [(True, int(group_R[row])), *((False, branch) for branch in path)]
@@ -71,27 +80,37 @@ def branch_advantages(
     for row in map(int, np.flatnonzero(known_R)):
         baselines: list[float] = []
         for point, branch in paths[row]:
-            others = [x for x in below[point] if x != branch and wave_B[x] <= wave_B[branch] and known_B[x] > 0]
+            others = [
+                x
+                for x in below[point]
+                if x != branch and wave_B[x] <= wave_B[branch] and known_B[x] > 0
+            ]
             counted = len(others) + (evidence_R[row] if point[0] else 0.0)
             if counted > 0:
                 baselines.append(value_B[others].sum() / counted)
             if baselines:
                 away = value_B[branch] - np.mean(baselines)
-                advantages_RT[row, branch_RT[row] == branch] = away * weight_B[branch] / rows_B[branch]
+                advantages_RT[row, branch_RT[row] == branch] = (
+                    away * weight_B[branch] / rows_B[branch]
+                )
     return advantages_RT
 
 
-def tree_advantages(batch: Rollouts, options: Options, branch_RT: IntArray, weight_R: FloatArray) -> FloatArray:
+def tree_advantages(
+    batch: Rollouts, options: Options, branch_RT: IntArray, weight_R: FloatArray
+) -> FloatArray:
     """The advantages of a step's tokens, shape (R, T), with the baseline and scale of `options`.
 
-    Under the baseline "posterior", the prompt's history counts as evidence beside its other trees. The scale is that
-    of the same step with separate rollouts.
+    Under the baseline "posterior", the prompt's history counts as evidence beside its other trees.
+    The scale is that of the same step with separate rollouts.
     """
     rollouts, posterior = batch, options.baseline == "posterior" and not batch.uniform
     history = batch.baseline_R
     if posterior:
         rollouts = replace(rollouts, expected_R=history.mean)
-    values_R = batch_advantages(rollouts, "policy" if posterior else "group", options.scale, options.weight).values_R
+    values_R = batch_advantages(
+        rollouts, "policy" if posterior else "group", options.scale, options.weight
+    ).values_R
     values_R = np.where(np.isnan(batch.rewards_R), np.nan, values_R)
     evidence_R = history.mass if posterior else 0.0
     return branch_advantages(branch_RT, weight_R, batch.group_R, values_R, evidence_R)

@@ -14,7 +14,8 @@ from budgetalloc.trl.patching import patched_attribute
 
 __all__ = ["engine_of"]
 
-_TOP = 20  # vLLM's default limit; the rest of a distribution counts as one more token in its entropy
+# vLLM's default limit; the rest of a distribution counts as one more token in its entropy
+_TOP = 20
 
 
 def engine_of(trainer: Any, entropies: bool) -> Engine:
@@ -23,7 +24,8 @@ def engine_of(trainer: Any, entropies: bool) -> Engine:
 
 
 class _Transformers:
-    """`generate` with one cache for all rows. A branch gets a copy of its parent's cache, so no prefix is recomputed.
+    """`generate` with one cache for all rows. A branch gets a copy of its parent's cache, so no
+    prefix is recomputed.
 
     Every row has the same number of tokens, because rows that ended are left out by `select`.
     """
@@ -36,8 +38,12 @@ class _Transformers:
         device = self.trainer.accelerator.device
         rows = [torch.tensor(ids, device=device) for ids in prompts]
         self.cache = None
-        self.ids = pad(rows, padding_value=self.trainer._tokenizer.pad_token_id, padding_side="left")
-        self.mask = pad([torch.ones_like(row) for row in rows], padding_value=0, padding_side="left")
+        self.ids = pad(
+            rows, padding_value=self.trainer._tokenizer.pad_token_id, padding_side="left"
+        )
+        self.mask = pad(
+            [torch.ones_like(row) for row in rows], padding_value=0, padding_side="left"
+        )
 
     def extend(self, tokens: int) -> list[Active]:
         trainer, entropies_TR = self.trainer, []
@@ -70,7 +76,11 @@ class _Transformers:
         self.mask = torch.cat([self.mask, self.mask.new_ones(made.shape)], dim=1)
         is_end = torch.isin(made, torch.tensor(trainer.eos_token_ids, device=made.device))
         lengths = [row.index(True) + 1 if any(row) else len(row) for row in is_end.tolist()]
-        entropies = torch.stack(entropies_TR, dim=1).tolist() if self.entropies else [[math.nan]] * len(lengths)
+        entropies = (
+            torch.stack(entropies_TR, dim=1).tolist()
+            if self.entropies
+            else [[math.nan]] * len(lengths)
+        )
         return [
             Active(row[:length], [], sum(each[:length]) / len(each[:length]))
             for row, length, each in zip(made.tolist(), lengths, entropies, strict=True)
@@ -83,10 +93,14 @@ class _Transformers:
 
 
 class _VLLM:
-    """TRL's vLLM, in the process or behind its server. Its prefix cache saves computing a shared prefix again."""
+    """TRL's vLLM, in the process or behind its server. Its prefix cache saves computing a shared
+    prefix again."""
 
     def __init__(self, trainer: Any, entropies: bool) -> None:
-        self.vllm, self.top = trainer.vllm_generation, min(_TOP, len(trainer._tokenizer)) if entropies else 0
+        self.vllm, self.top = (
+            trainer.vllm_generation,
+            min(_TOP, len(trainer._tokenizer)) if entropies else 0,
+        )
 
     def start(self, prompts: list[list[int]]) -> None:
         self.ids = prompts
@@ -94,12 +108,17 @@ class _VLLM:
     def extend(self, tokens: int) -> list[Active]:
         block = patched_attribute(self.vllm, "max_completion_length", tokens)
         with block, patched_attribute(self.vllm, "logprobs", self.top):
-            _, made_R, logps_R, top_R = self.vllm.generate(prompts=self.ids, images=None, num_generations=1)
+            _, made_R, logps_R, top_R = self.vllm.generate(
+                prompts=self.ids, images=None, num_generations=1
+            )
         self.ids = [[*ids, *made] for ids, made in zip(self.ids, made_R, strict=True)]
         return [
             Active(
                 list(made),
-                [logps[top.index(token)] for token, logps, top in zip(made, logps_T, top_T, strict=True)],
+                [
+                    logps[top.index(token)]
+                    for token, logps, top in zip(made, logps_T, top_T, strict=True)
+                ],
                 sum(map(_entropy, logps_T)) / len(made) if self.top else math.nan,
             )
             for made, logps_T, top_T in zip(made_R, logps_R, top_R, strict=True)

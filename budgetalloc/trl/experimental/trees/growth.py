@@ -1,4 +1,5 @@
-"""Grows the trees of rollouts of some prompts, token block by token block, with any engine that generates."""
+"""Grows the trees of rollouts of some prompts, token block by token block, with any engine that
+generates."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,8 @@ WAVE = 2**32
 
 
 class Active(NamedTuple):
-    """What an engine generated for one row: at most the requested tokens, fewer only if the row has ended."""
+    """What an engine generated for one row: at most the requested tokens, fewer only if the row has
+    ended."""
 
     tokens: list[int]
     logps: list[float | None]  # log-probabilities of the tokens, or nothing
@@ -29,15 +31,16 @@ class Engine(Protocol):
         """Samples the next tokens of every row."""
 
     def select(self, rows: list[int]) -> None:
-        """Goes on with these rows; one that is named twice becomes two, which share what was computed."""
+        """Goes on with these rows; one that is named twice becomes two, which share what was
+        computed."""
 
 
 @dataclass
 class Leaf:
     """A rollout while it grows. A branch starts as a copy of its parent.
 
-    `branch_T` has the number of the branch that each token belongs to. `weight` is that of the root, halved at each
-    branching point.
+    `branch_T` has the number of the branch that each token belongs to. `weight` is that of the
+    root, halved at each branching point.
     """
 
     prompt: int
@@ -74,9 +77,9 @@ def grow(
 ) -> tuple[list[list[Leaf]], int]:
     """The rollouts of each prompt, and the number of tokens generated for all.
 
-    A choice depends only on tokens before it. If a prompt's trees end with too few leaves, a further wave of trees is
-    grown. All roots of a prompt have the same weight: by Wald's identity, the expected sum over the roots is then their
-    expected number times the expectation for one.
+    A choice depends only on tokens before it. If a prompt's trees end with too few leaves, a
+    further wave of trees is grown. All roots of a prompt have the same weight: by Wald's identity,
+    the expected sum over the roots is then their expected number times the expectation for one.
 
     Args:
         engine: Generates.
@@ -86,7 +89,8 @@ def grow(
         points: The lengths at which rollouts may branch, increasing.
         longest: Most tokens of a rollout.
         ends: Whether these tokens end a rollout.
-        choose: From the open rollouts of a prompt and how many more it may have, the positions of those that branch.
+        choose: From the open rollouts of a prompt and how many more it may have, the positions of
+            those that branch.
         waves: Numbers the waves.
     """
     left_P, tokens = list(counts_P), 0
@@ -117,7 +121,11 @@ def grow(
             rows: list[int] = []
             next_rows: list[Leaf] = []
             for prompt, here in going.items():
-                chosen = choose([open_rows[row] for row in here], left_P[prompt]) if left_P[prompt] else ()
+                chosen = (
+                    choose([open_rows[row] for row in here], left_P[prompt])
+                    if left_P[prompt]
+                    else ()
+                )
                 left_P[prompt] -= len(chosen)
                 for at, row in enumerate(here):
                     if at in chosen:

@@ -9,17 +9,26 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_integer, check_number
 
-__all__ = ["LATR_COUNTDOWN", "LATR_MATH", "aepo_branch_probability", "aepo_split", "checked_schedule", "latr_split"]
+__all__ = [
+    "LATR_COUNTDOWN",
+    "LATR_MATH",
+    "aepo_branch_probability",
+    "aepo_split",
+    "checked_schedule",
+    "latr_split",
+]
 
-LATR_COUNTDOWN = {0: 1.0, 10: 0.75, 20: 0.5, 80: 0.25, 200: 0.0}  # schedules of LATR's released scripts
+# schedules of LATR's released scripts
+LATR_COUNTDOWN = {0: 1.0, 10: 0.75, 20: 0.5, 80: 0.25, 200: 0.0}
 LATR_MATH = {0: 1.0, 100: 0.75, 200: 0.5, 300: 0.25}
 
 
 def aepo_split(k: int, entropy_root: float, entropy_tool: float) -> tuple[int, int]:
-    """Rollouts from scratch and branches: m = k sigmoid(H_root - H_tool) and k - m (AEPO, arXiv 2510.14545).
+    """Rollouts from scratch and branches: m = k sigmoid(H_root - H_tool) and k - m (AEPO, arXiv
+    2510.14545).
 
-    m is rounded to the nearest integer and is at least 1. We did not find the paper's factor of the difference; 1 is a
-    guess.
+    m is rounded to the nearest integer and is at least 1. We did not find the paper's factor of the
+    difference; 1 is a guess.
 
     Args:
         k: Rollouts of the prompt, at least 1.
@@ -37,8 +46,9 @@ def aepo_split(k: int, entropy_root: float, entropy_tool: float) -> tuple[int, i
 def aepo_branch_probability(entropy_change: ArrayLike, consecutive: ArrayLike) -> FloatArray:
     """Probability of a branch at a tool step, (1/2 + dH/5) (1 - l/4) (AEPO, arXiv 2510.14545).
 
-    The second factor limits branches that follow each other on one trajectory. Each factor is clipped to [0, 1]. We
-    did not find the paper's penalty; 1/4 is a guess. 1/2 and 1/5 are those of the predecessor's code (ARPO).
+    The second factor limits branches that follow each other on one trajectory. Each factor is
+    clipped to [0, 1]. We did not find the paper's penalty; 1/4 is a guess. 1/2 and 1/5 are those of
+    the predecessor's code (ARPO).
 
     Args:
         entropy_change: dH at the step, any shape.
@@ -58,19 +68,24 @@ def checked_schedule(schedule: Mapping[int, float]) -> dict[int, float]:
     Traceback (most recent call last):
     budgetalloc.errors.InputError: roots={10: 0.5} has no share for step 0: add {0: 1.0}.
     """
-    shares = {check_integer("roots", at, 0): check_number("roots", share, 0, 1) for at, share in schedule.items()}
+    shares = {
+        check_integer("roots", at, 0): check_number("roots", share, 0, 1)
+        for at, share in schedule.items()
+    }
     if 0 not in shares:
         raise InputError(f"roots={dict(schedule)!r} has no share for step 0: add {{0: 1.0}}.")
     return shares
 
 
 def latr_split(rollouts: int, step: int, schedule: Mapping[int, float]) -> tuple[int, int]:
-    """Tree rollouts and independent samples (LATR, arXiv 2510.24302); the tree's share is rounded to the nearest.
+    """Tree rollouts and independent samples (LATR, arXiv 2510.24302); the tree's share is rounded
+    to the nearest.
 
     Args:
         rollouts: Rollouts of the prompt.
         step: From 0.
-        schedule: The first step of each phase, one of them 0, and its share of tree rollouts, such as `LATR_MATH`.
+        schedule: The first step of each phase, one of them 0, and its share of tree rollouts, such
+            as `LATR_MATH`.
 
     >>> [latr_split(8, step, LATR_COUNTDOWN) for step in (0, 10, 80, 200)], latr_split(8, 500, LATR_MATH)
     ([(8, 0), (6, 2), (2, 6), (0, 8)], (2, 6))
