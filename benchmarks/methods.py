@@ -37,10 +37,10 @@ LEFT_OUT = (
     "of a group, started anew for each group (`billhhh/KRPO_LLMs_RL@df1ae2b9`). The state includes the rollout's own "
     "reward, which biases the gradient. It also depends on the order of the rows: two equal rollouts of a group get "
     "different advantages.\n\n"
-    "Trees: [`Trees`](docs/trees.md) follows AEPO (arXiv 2510.14545), TreePO (2508.17445), the schedule of LATR "
-    "(2510.24302) and the points of BranchGRPO (2509.06040). Tree-GRPO (2509.21240) draws branching points of complete "
-    "rollouts, whose number depends on what follows them, which biases the gradient. TRACE (2606.11119) needs a model "
-    "of success by prefix."
+    "Trees: [`Trees`](docs/api/trl.md#trees-of-rollouts) follows AEPO (arXiv 2510.14545), TreePO (2508.17445), the "
+    "schedule of LATR (2510.24302) and the points of BranchGRPO (2509.06040). Tree-GRPO (2509.21240) draws branching "
+    "points of complete rollouts, whose number depends on what follows them, which biases the gradient. TRACE "
+    "(2606.11119) needs a model of success by prefix."
 )
 
 
