@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
 RATES = 0, 3, 6, 10, 11  # columns of the long table that the table for readers lacks
+MEANS = 0, 3, 4, 7, 9, 10  # means and differences
+SIZES = 0, 1, 4, 7, 9, 10, 11
 ROUNDS = 0, 3, 4, 5, 6  # columns that compare with the default
 
 
@@ -33,10 +35,10 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     left_out = [line for line in long.splitlines() if line.startswith("- **Left out**")]
     yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, RATES), "", *left_out])
     for file, heading in (("graded", "## Graded rewards"), ("scheduled", "## Rewards on a schedule")):
-        yield BENCHMARK, heading, table(verdict(read(folder / f"{file}.jsonl"), "adaptive"))
+        yield BENCHMARK, heading, table(verdict(read(folder / f"{file}.jsonl"), "adaptive"), MEANS)
     yield BENCHMARK, "## Published methods", rivals(rows, "adaptive")
     sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
-    yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "adaptive"))
+    yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "adaptive"), SIZES)
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
     given = rows, rounds, "adaptive_3"
@@ -45,7 +47,7 @@ def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[s
     yield EVIDENCE, heading, "\n".join([with_features.over_mixes(*given), *counted[:3]])
 
 
-def table(text: str, columns: Sequence[int] | None = None) -> str:
+def table(text: str, columns: Sequence[int]) -> str:
     """The table of a text, with these columns only.
 
     >>> print(table("Of it:\\n| a | b | c |\\n|---|---|---|\\n| 1 | 2 | 3 |\\n- more", (0, 2)))
@@ -56,10 +58,10 @@ def table(text: str, columns: Sequence[int] | None = None) -> str:
     lines = []
     for line in text.splitlines():
         if line.startswith("|---"):
-            lines.append("|---" * len(columns or line.split("|")[1:-1]) + "|")
+            lines.append("|---" * len(columns) + "|")
         elif line.startswith("|"):
             cells = [cell.strip() for cell in line.strip("|").split("|")]
-            lines.append(f"| {' | '.join(cells if columns is None else [cells[at] for at in columns])} |")
+            lines.append(f"| {' | '.join(cells[at] for at in columns)} |")
     return "\n".join(lines)
 
 
