@@ -11,18 +11,33 @@ from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_flag, check_integer, check_number, shown
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    check_flag,
+    check_integer,
+    check_number,
+    shown,
+)
 from budgetalloc.policies.advantages import Scale
-from budgetalloc.policies.composition import spend
-from budgetalloc.policies.costs.prices import least_groups
+from budgetalloc.policies.bounds import budget_of_groups
+from budgetalloc.policies.composition import least_groups, spend
 from budgetalloc.policies.growing_groups import growing
-from budgetalloc.policies.interface import Needs, View
+from budgetalloc.policies.interface import Decide, Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 
-__all__ = ["IDLE", "PRIOR", "adaptive", "first_groups", "sampled", "towards_unsolved"]
+__all__ = [
+    "IDLE",
+    "PRIOR",
+    "adaptive",
+    "first_groups",
+    "sampled",
+    "towards_unsolved",
+    "uniform_groups",
+]
 
 IDLE = 0.98  # discount of the evidence at each step
 PRIOR = (0.3, 0.3)
@@ -269,3 +284,29 @@ def adaptive(
     )
     policy = policy if features is None else policy.with_features(features)
     return policy if check_integer("rounds", rounds, 1) == 1 else growing(policy, rounds=rounds)
+
+
+def uniform_groups(size: int) -> Decide:
+    """The rule of uniform GRPO: groups of this size, of prompts drawn uniformly at random.
+
+    With a floor all prompts get equal counts. Groups are halved until quotas can be kept.
+
+    >>> import budgetalloc as ba
+    >>> policy, budget = ba.adaptive(), ba.Budget(rollouts=8, floor=0, min_group=1)
+    >>> sorted(policy.begin(range(9), budget, decide=uniform_groups(4)).request().tolist())
+    [0, 0, 0, 0, 0, 0, 0, 4, 4]
+    """
+    alike = sampled(power=(0, 0), draw=False).decide
+
+    def decide(view: View) -> IntArray | Rounds:
+        least = size
+        while True:
+            budget = budget_of_groups(least, view.budget)
+            try:
+                return alike(replace(view, budget=budget, costs_P=None, prompt_costs_P=None))
+            except BudgetError:
+                if budget.smallest_group <= view.budget.smallest_group:
+                    raise
+            least //= 2
+
+    return decide

@@ -13,7 +13,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, check_integer, check_seed, shown
 from budgetalloc.policies.interface import Needs
 
-__all__ = ["Bounds", "drawn_others"]
+__all__ = ["Bounds", "budget_of_groups", "drawn_others"]
 
 
 @dataclass(frozen=True)
@@ -154,3 +154,18 @@ def drawn_others(batch_P: Sequence[Id], pool: Pool, seed: int, step: int) -> Int
     own_K = pool.find(batch_P, "batch_P")
     others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
     return others_K[np.random.default_rng([seed, step, 2]).permutation(len(others_K))]
+
+
+def budget_of_groups(size: int, budget: Budget) -> Budget:
+    """The budget with groups of at least this size, within its bounds. With a floor, every prompt
+    has a group: itself.
+
+    >>> budget_of_groups(8, Budget(rollouts=64, floor=0, cap=6, quantum=4)).min_group
+    4
+    >>> budget_of_groups(8, Budget(rollouts=64, floor=2)).smallest_group
+    2
+    """
+    if budget.fewest:
+        return budget
+    least = min(max(size, budget.smallest_group), budget.largest_group)
+    return replace(budget, min_group=least - least % budget.quantum)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.contrib.pacing import DualPrice
 from budgetalloc.errors import StateError, check_array
-from budgetalloc.policies.costs.pacing import DualPrice
 
 __all__ = ["CostBudget"]
 

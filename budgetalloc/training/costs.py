@@ -13,9 +13,9 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.lengths import Lengths
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
+from budgetalloc.contrib.prices import Price, Seconds, tokens
 from budgetalloc.errors import InputError, UnsupportedError, check_number, shown
 from budgetalloc.policies import Policy
-from budgetalloc.policies.costs.prices import Price, Seconds, tokens
 from budgetalloc.policies.interface import CostOf
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.solvers.interface import check_group_costs

@@ -9,10 +9,10 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.contrib.mixture import check_mixture, mixed_quotas
+from budgetalloc.contrib.mixture_rules import DomainStep
 from budgetalloc.errors import InputError, shown
 from budgetalloc.policies import Step
-from budgetalloc.policies.mixture import check_mixture
-from budgetalloc.policies.mixture_rules import DomainStep
 from budgetalloc.policies.quotas import Quotas, check_shares
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
@@ -53,7 +53,7 @@ def quotas_of_prompts(
         raise InputError(
             "domain= without quotas= or mixture=: pass one of the two, such as mixture='learn'."
         )
-    return Quotas.mixed({} if quotas is None else check_shares(quotas), domain, checked)
+    return mixed_quotas({} if quotas is None else check_shares(quotas), domain, checked)
 
 
 def learn_mixture(
@@ -114,7 +114,8 @@ def learn_mixture(
             size_R=size_R[rows],
         )
     )
-    return mixture.described() | ({"mixture/unknown": float(unknown)} if unknown else {})
+    known: dict[str, float] = mixture.described()
+    return known | ({"mixture/unknown": float(unknown)} if unknown else {})
 
 
 def _evidence(belief: Beta, prior: Beta) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

@@ -63,7 +63,7 @@ class Learned:
     ) -> dict[str, float]:
         """Ends the policy's step and learns from its record, None if every rollout failed; returns
         metrics of it."""
-        missing = step.counted.missing()
+        missing = step.missing()
         lost_R = step.belief_of(missing)
         lost = self.costs.lost(missing, lost_R)
         step.end()

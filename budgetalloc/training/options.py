@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
+from budgetalloc.contrib.mixture import Mixture, check_mixture, mixed_quotas
 from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_flag, nearest
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.mixture import Mixture, check_mixture
 from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.costs import Cost, Costs, check_cost, check_cost_per_step
@@ -209,7 +209,7 @@ class Options:
         cannot be kept."""
         if self.quotas is None or self.domain is None:
             return None
-        quotas = Quotas.mixed(self.quotas, prompts.domains(self.domain), self.mixture)
+        quotas = mixed_quotas(self.quotas, prompts.domains(self.domain), self.mixture)
         quotas.check(policy, self.bounds, rollouts, group)
         return quotas
 

@@ -14,14 +14,14 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
+from budgetalloc.contrib.mixture import Mixture
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
+from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.mixture import Mixture
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.domain_learning import quotas_of_prompts
 from budgetalloc.training.downselection import check_trains_at_once, rows_to_train_on
 from budgetalloc.training.learned import Learned

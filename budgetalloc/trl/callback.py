@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from transformers import TrainerCallback
 
+from budgetalloc.contrib.mixture import Mixture, Rule
+from budgetalloc.contrib.prices import Seconds
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
-from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.costs import Cost
@@ -111,7 +111,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             (0.3, 0.5)}, kept at every step and logged as `budgetalloc/share/DOMAIN`; prompts of
             other domains, or of none, are not limited.
         mixture: Divides each step's rollouts between the domains, within `quotas`, by what a
-            rollout there is expected to teach: "learn", "adept", or a `policies.mixture.Mixture`.
+            rollout there is expected to teach: "learn", "adept", or a `contrib.mixture.Mixture`.
             The policy chooses within each.
         cost: "tokens", "seconds", prices of what rollouts report, such as {"tokens": 1, "turns":
             50, "tool_seconds": 200} (docs/agents.md), or a function of the tokens of prompts and of

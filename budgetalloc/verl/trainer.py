@@ -16,7 +16,6 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
-from budgetalloc.policies.pacing_policy import possible_step_sizes
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.prompt_features import policy_with_features
@@ -100,7 +99,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             shadow.adopt(self.policy, self.prompts, self._rollouts, self._group)
             shadow.choose_from(self.prompts)
         if quotas is not None:
-            for rollouts in possible_step_sizes(self.policy, self._rollouts):
+            for rollouts in {self._rollouts, *self.policy.plan}:
                 quotas.check(self.policy, self.options.bounds, rollouts, self._group)
 
     # --- a step

@@ -19,8 +19,8 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.cli.commands.recipe import RECIPES
 from budgetalloc.cli.parser import parser
+from budgetalloc.contrib.mixture_rules import Adept, Learn
 from budgetalloc.policies.methods import METHODS
-from budgetalloc.policies.mixture_state import rule_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.cost_budget import CostBudget
 from budgetalloc.training.costs import Costs
@@ -112,7 +112,7 @@ def logged_keys():
     keys |= set(of_lost(Beta([1.0], [1.0]), Beta([1.0], [1.0])))
     keys.add("cost/at_bound")  # tests/training/test_costs.py
     keys |= set(CostBudget(1.0).described()) | {"cost/mean", "cost/missing"}
-    keys |= {f"mixture/{key}/DOMAIN" for rule in ("learn", "adept") for key in rule_of(rule, 2).described()}
+    keys |= {f"mixture/{key}/DOMAIN" for rule in (Learn, Adept) for key in rule(2).described()}
     keys.add("mixture/unknown")  # tests/training/test_domain_learning.py
     keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))

@@ -5,7 +5,7 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.policies.costs.prices import Seconds
+from budgetalloc.contrib.prices import Seconds
 from budgetalloc.training.costs import Clock, Costs
 from budgetalloc.training.open_step import Round, record
 from budgetalloc.training.scoring import Measure

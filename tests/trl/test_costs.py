@@ -8,7 +8,7 @@ from transformers import TrainerCallback
 import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
 from budgetalloc.beliefs.state import load_state
-from budgetalloc.policies.costs.prices import Seconds
+from budgetalloc.contrib.prices import Seconds
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.training.costs import Clock
 from budgetalloc.trl import AdaptiveGRPOCallback

@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset
 
 import budgetalloc as ba
-from budgetalloc.policies.mixture import Mixture
+from budgetalloc.contrib.mixture import Mixture
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.verl.settings import Settings, build
 

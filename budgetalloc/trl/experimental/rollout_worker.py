@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from budgetalloc.contrib.mixture import Mixture, Rule
 from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.admission import Admission, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
@@ -71,7 +71,7 @@ class AdaptiveRolloutWorker:
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer
             step, `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. For a
             varying budget: a function of the policy's step and of the rollouts spent before it
-            (`budgetalloc.policies.costs.pacing`).
+            (`budgetalloc.contrib.pacing`).
         ahead: Most rollouts in the queue and in unfinished steps when a step begins; 0 generates
             one step at a time, after the queue is empty. Default: as many as keep `max_staleness`
             (`most_ahead`). `AsyncGRPOConfig.queue_maxsize` is not used.

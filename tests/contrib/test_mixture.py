@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budgetalloc import InputError
-from budgetalloc.policies.mixture import Mixture, check_mixture, shares_within, steps_to_see_fall
+from budgetalloc.contrib.mixture import Mixture, check_mixture, shares_within, steps_to_see_fall
 
 parts = st.lists(
     st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6

@@ -1,14 +1,16 @@
 """How the budget moves over the horizon: exact totals, and a price that keeps an average."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import budgetalloc as ba
+from budgetalloc.contrib.pacing import DualPrice, Horizon, constant, phases
 from budgetalloc.errors import BudgetError
-from budgetalloc.policies.costs.pacing import DualPrice, Horizon, constant, phases
 
 
 @st.composite
@@ -114,3 +116,10 @@ def test_a_horizon_that_cannot_be_spent_says_why(arguments, text):
 def test_a_step_that_leaves_more_than_later_steps_can_spend_is_refused():
     with pytest.raises(BudgetError, match="Spend at each step what"):
         Horizon(rollouts=100, steps=4, high=50).fit(10, step=3, spent=10)  # 90 left, 50 a step
+
+
+def test_a_policy_follows_its_plan_and_then_the_budget():
+    policy = replace(ba.uniform(), plan=(4,))
+    assert policy.allocate(["a"], ba.Budget(9)).tolist() == [4]
+    policy.observe(["a"], [1.0])
+    assert policy.allocate(["a"], ba.Budget(9)).tolist() == [9]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, InputError, StateError
+from budgetalloc.contrib.prices import Seconds, aged, tokens
 from budgetalloc.policies.adaptive import sampled
-from budgetalloc.policies.costs.prices import Seconds, aged, least_groups, per_cost, tokens
+from budgetalloc.policies.composition import least_groups, per_cost
 
 BUDGET = Budget(rollouts=64, floor=0, min_group=1)
 

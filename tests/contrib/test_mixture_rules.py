@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from budgetalloc import StateError
-from budgetalloc.policies.mixture import steps_to_see_fall
-from budgetalloc.policies.mixture_rules import Adept, DomainStep, Learn, efficiency, success_of_domains
+from budgetalloc.contrib.mixture import steps_to_see_fall
+from budgetalloc.contrib.mixture_rules import Adept, DomainStep, Learn, efficiency, success_of_domains
 
 PRIOR, PROMPTS = 0.5, 40  # of a belief: its mean, and prompts of each domain
 
