@@ -8,7 +8,7 @@ from typing import Any
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.policies import Policy, Step
-from budgetalloc.policies.posterior_baseline import sums_of
+from budgetalloc.policies.batch_advantages import sums_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.costs import Costs

@@ -9,7 +9,7 @@ import numpy as np
 from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds, rollouts_by_kind
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, extremes, unequal
-from budgetalloc.policies.posterior_baseline import by_beliefs
+from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.success_measure import Measure

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.errors import StateError
-from budgetalloc.policies.posterior_baseline import by_beliefs
+from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 
 __all__ = ["CHANGED", "REASON", "Rails"]

@@ -11,8 +11,7 @@ from one_step import advantages_of_step, rollouts_of
 
 from budgetalloc import Beta, InputError, group_advantages
 from budgetalloc.policies.advantages import whitened
-from budgetalloc.policies.batch_advantages import batch_advantages
-from budgetalloc.policies.posterior_baseline import by_beliefs
+from budgetalloc.policies.batch_advantages import batch_advantages, by_beliefs
 
 LIMITS = settings(max_examples=150, deadline=None)
 nan = float("nan")

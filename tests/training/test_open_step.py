@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.policies.posterior_baseline import by_beliefs, sums_of
+from budgetalloc.policies.batch_advantages import by_beliefs, sums_of
 from budgetalloc.training.log_writer import append
 from budgetalloc.training.open_step import Round, record
 from budgetalloc.training.scoring import Measure

@@ -26,8 +26,7 @@ from budgetalloc import policies
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib.pacing import Horizon, phases
-from budgetalloc.policies.batch_advantages import batch_advantages
-from budgetalloc.policies.posterior_baseline import sums_of
+from budgetalloc.policies.batch_advantages import batch_advantages, sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 from budgetalloc.trl.experimental import completions
