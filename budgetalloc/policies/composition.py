@@ -61,13 +61,8 @@ def uniform(
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
-    return Policy(
-        f"uniform({_settings(estimator)}, seed={seed})",
-        decide,
-        estimator,
-        seed,
-        Needs(keep_batch=True),
-    )
+    name = f"uniform({_settings(estimator)}, seed={seed})"
+    return Policy(name, decide, estimator, seed, Needs(keep_batch=True))
 
 
 def knapsack(
@@ -115,11 +110,9 @@ def knapsack(
         solver = partial(solver, time_limit=time_limit)
 
     def decide(view: View) -> IntArray:
-        believed: Belief = (
-            view.belief_P
-            if belief == "posterior"
-            else Point(view.belief_P.mean, view.belief_P.spread_P)
-        )
+        believed: Belief = view.belief_P
+        if belief == "mean":
+            believed = Point(believed.mean, believed.spread_P)
         return spend(believed, per_cost(value, view.priced), view, solver)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
@@ -159,9 +152,8 @@ def thompson(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
-    return Policy(
-        name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True)
-    )
+    needs = Needs(candidates="all", baseline="group", costs=True)
+    return Policy(name, decide, estimator, seed, needs)
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:
@@ -171,13 +163,13 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     table therefore doubles until all counts are below its width.
     """
     budget = view.budget
-    several = budget.tokens is not None and (
-        budget.rollouts is not None or budget.quotas is not None
-    )
     large = len(belief) * budget.counts > _EXACT_CELLS
-    solve = solver or (
-        greedy if not several else priced if large and budget.rollouts is not None else highs
-    )
+    solve = solver or greedy
+    if solver is None and budget.tokens is not None:
+        if budget.rollouts is not None and large:
+            solve = priced
+        elif budget.rollouts is not None or budget.quotas is not None:
+            solve = highs
     domains = {"domains_P": view.domains_P} if budget.quotas is not None else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
@@ -200,7 +192,9 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
                 raise
             limit *= 2  # a domain's quota may need larger groups than the table holds
             continue
-        if solver is not None and not _are_counts(counts_P, len(belief)):
+        if not isinstance(counts_P, np.ndarray) or (
+            counts_P.shape != (len(belief),) or counts_P.dtype.kind not in "iu"
+        ):
             raise InputError(
                 f"solver={_name(solver)} returned {shown(counts_P)}: return an integer count for "
                 "each prompt."
@@ -229,14 +223,6 @@ def _check_rule(value: Any, solver: Any) -> None:
         check_function(
             "solver", solver, "(values_PN, costs_P, budget) -> counts_P, such as ba.greedy"
         )
-
-
-def _are_counts(counts_P: Any, prompts: int) -> bool:
-    return (
-        isinstance(counts_P, np.ndarray)
-        and counts_P.shape == (prompts,)
-        and counts_P.dtype.kind in "iu"
-    )
 
 
 def _name(value: Value | Solver) -> str:
@@ -304,14 +290,11 @@ def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value
             return np.asarray(own_PN)
         rate_PN = values_PN[:, 1:] / (once_P1 + each_P1 * counts_N[1:])
         best_P1 = 1 + np.argmax(rate_PN, axis=1, keepdims=True)
-        rate_P1, group_P1 = (
-            np.take_along_axis(rate_PN, best_P1 - 1, axis=1) * before_P1,
-            counts_N[best_P1],
-        )
+        rate_P1 = np.take_along_axis(rate_PN, best_P1 - 1, axis=1) * before_P1
+        group_P1 = counts_N[best_P1]
         further_PN = own_PN - np.take_along_axis(own_PN, best_P1, axis=1)
-        shared_PN = rate_P1 * np.minimum(counts_N, group_P1) + np.where(
-            counts_N > group_P1, further_PN, 0.0
-        )
+        further_PN = np.where(counts_N > group_P1, further_PN, 0.0)
+        shared_PN = rate_P1 * np.minimum(counts_N, group_P1) + further_PN
         return np.asarray(np.where(once_P1 > 0, shared_PN, own_PN))
 
     return priced
