@@ -323,8 +323,11 @@ def test_the_group_baseline_shrinks_the_gradient(n):
         (lambda: group_advantages([1, 0], [1, 1], scale="whiten_tokens", lengths_R=[3, np.inf]), "for each of 2"),
         (lambda: group_advantages([1, 0], [1, 1], [0.5, nan], "none"), "give a finite number for each"),
         (lambda: group_advantages([1], ["a"], "batch", "group"), "scale='group' has no deviation for a group of one"),
-        (lambda: group_advantages([1, 0], ["a", "a"], [0.5]), "baseline has shape (1,) for 2 rollouts"),
-        (lambda: group_advantages([1], ["a"], [nan]), "baseline has shape (1,)"),
+        (
+            lambda: group_advantages([1, 0], ["a", "a"], [0.5]),
+            "baseline=[0.5]: give a finite number for each of 2 rollouts",
+        ),
+        (lambda: group_advantages([1], ["a"], [nan]), "baseline=[nan]: give a finite number"),
         (lambda: group_advantages([1], ["a"], [0.5]), "scale='group' has no deviation for a group of one"),
         (lambda: group_advantages([1], ["a"], "posterior"), "belief_R=None"),
         (lambda: group_advantages([1], ["a"], "posterior", belief_R=Beta([1, 1], [1, 1])), "belief_R=2 entries"),
