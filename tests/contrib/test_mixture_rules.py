@@ -104,11 +104,6 @@ def test_a_domain_without_success_is_given_up_slowly_and_not_for_good():
     assert 0 < weights[3] < 0.05
 
 
-def test_without_data_all_domains_are_alike():
-    np.testing.assert_array_equal(efficiency(np.zeros(3), np.full(3, 0.01), np.zeros(3)), 1.0)
-    np.testing.assert_array_equal(Learn(3).weights_D(), 1.0)
-
-
 def test_an_effect_that_is_smaller_than_its_error_says_nothing():
     ratio_D = efficiency(np.array([0.3, 0.01]), np.array([1e-4, 1.0]), np.array([100.0, 100.0]))
     assert ratio_D[0] > 1.5

@@ -172,12 +172,6 @@ def test_what_cannot_be_kept_is_named_before_the_training(shares, bounds, text):
         Quotas(shares, DOMAIN_OF).check(ba.adaptive(), bounds, 64, 4)
 
 
-def test_a_floor_for_a_batch_of_one_domain_is_refused():
-    quotas = Quotas({"math": (0.1, 0.2)}, DOMAIN_OF)
-    with pytest.raises(BudgetError, match=r"quotas\['math'\]=\(7, 12\) cannot hold for .* floor=0"):
-        quotas.check(ba.knapsack(), Bounds.resolve(Needs(), candidates=2, floor=2), 64, 8)
-
-
 @pytest.mark.parametrize(
     ("policy", "candidates", "text"),
     [

@@ -29,14 +29,6 @@ def test_a_stranger_is_refused_whether_or_not_rollouts_were_requested(ids_R, req
     assert policy.cold(["a", "b", "zzz"]).tolist() == [False, True, True]
 
 
-def test_a_trainer_that_keeps_its_own_batch_requests_nothing():
-    policy = ba.uniform()
-    step = policy.begin(NAMES, ba.Budget(rollouts=6))
-    step.observe(["a"] * 5 + ["b"], [1.0] * 6)
-    step.end()
-    assert policy.cold(NAMES).tolist() == [False, False, True]
-
-
 @given(data=st.data(), rollouts=st.integers(6, 24), seed=st.integers(0, 99))
 def test_what_was_requested_is_accepted_in_any_portions_and_one_more_is_refused(data, rollouts, seed):
     """In any order, in as many calls as one likes, and without some of it. What is refused leaves no trace."""
