@@ -164,9 +164,8 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
     for at, part in enumerate(parts):
         if not isinstance(part, (tuple, list)) or len(part) != 2:
             raise InputError(f"parts[{at}]={shown(part)}: give {what}.")
-        steps, part_weight = part
-        weight = check_number(f"parts[{at}][1]", part_weight, 0, math.inf, without=(0,))
-        end = min(start + check_integer(f"parts[{at}][0]", steps, 1), horizon.steps)
+        weight = check_number(f"parts[{at}][1]", part[1], 0, math.inf, without=(0,))
+        end = min(start + check_integer(f"parts[{at}][0]", part[0], 1), horizon.steps)
         end = horizon.steps if at == len(parts) - 1 else end
         weight_now = weight if start <= step < end else weight_now
         weight_left += weight * max(0, end - max(start, step))
@@ -180,9 +179,9 @@ class DualPrice:
     than the target.
 
     This is projected online gradient descent on the dual of a budget, as in CERO (arXiv
-    2606.05606), which takes 1 / sqrt(steps of the run) as the rate. The excess is measured in
-    targets, so the rate has no unit. Over T steps in which the price met no bound, the mean use
-    exceeds the target by (last price - first price) / (rate * T) targets.
+    2606.05606). The excess is measured in targets, so the rate has no unit. Over T steps in which
+    the price met no bound, the mean use exceeds the target by (last price - first price) / (rate *
+    T) targets.
 
     Args:
         price: The current price, from 0 to `most`.

@@ -72,11 +72,8 @@ class Seconds:
     A step's seconds are modelled as a weighted sum of its rollouts, prompt tokens once a group,
     prompt tokens in all rollouts, and answer tokens. Prices start at a guess: 1 for a rollout and
     an answer token, 0.1 for a prompt token. From 5 steps on they are fitted to the last 64 steps by
-    robust regression (Cauchy loss), in which stalled steps have little influence.
-
-    A price is at least 0.01 of the guess, scaled to steps of this length. If seconds do not depend
-    on tokens, because all rollouts wait for the longest, all prompts cost nearly the same. A fit
-    that fails changes no price.
+    robust regression (Cauchy loss), in which stalled steps have little influence. A price is at
+    least 0.01 of the guess, scaled to steps of this length. A fit that fails changes no price.
 
     Args:
         steps: The last steps, shape (S, 5): rollouts, prompt tokens once a group, prompt tokens in

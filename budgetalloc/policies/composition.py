@@ -196,7 +196,7 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
             counts_P.shape != (len(belief),) or counts_P.dtype.kind not in "iu"
         ):
             raise InputError(
-                f"solver={_name(solver)} returned {shown(counts_P)}: return an integer count for "
+                f"solver={_name(solve)} returned {shown(counts_P)}: return an integer count for "
                 "each prompt."
             )
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:

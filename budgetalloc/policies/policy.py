@@ -365,6 +365,7 @@ class Step:
         self._seen: list[Seen] = []
         self._tally: Tally | None = None  # of the first `_tallied` entries of `_seen`
         self._tallied = 0
+        self._grouped: tuple[list[Id], list[Id], IntArray] | None = None  # the last ids by group
 
     def again(self) -> "Step":
         """This step as it began, before the first request."""
@@ -609,10 +610,13 @@ class Step:
         return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
 
     def _groups(self, ids: list[Id]) -> tuple[list[Id], IntArray]:
+        """The prompts of these rollouts of the step, and the index of each in them."""
         self._check_open()  # afterwards, beliefs are those from after the step
-        ids_G, group_R = factorize(ids)
-        self._places(ids_G)
-        return ids_G, group_R
+        if self._grouped is None or self._grouped[0] != ids:
+            ids_G, group_R = factorize(ids)
+            self._places(ids_G)
+            self._grouped = ids, ids_G, group_R
+        return self._grouped[1:]
 
     def _places(self, ids: list[Id]) -> IntArray:
         """The place of each id in `ids_P`; raises `InputError` if one is not of this step."""
