@@ -171,12 +171,12 @@ class PosteriorBaseline:
         """Whether the rewards of all prompts are below what was believed, and above it by more than
         in earlier steps.
 
-        A model that learns quickly exceeds beliefs, more and more, and these advantages help it. It
-        neither falls short of them nor exceeds them at once. In small steps, those before count too
-        if they fell short.
+        A model that learns quickly exceeds beliefs more and more, and these advantages help it. It
+        neither falls short of them nor exceeds them at once.
         """
         error_R = 1 / np.sqrt(np.maximum(n_R, 1.0))
         above_R = lean_R > max(self._usual, 0.0) + np.maximum(_ABOVE, 2 * error_R)
+        # in small steps, those before count too if they fell short
         past_R = np.minimum(3 * n_R, self.rollouts.earlier.n) * (self._usual < 0)
         n_R = n_R + past_R
         sum_R = (n_R - past_R) * lean_R + past_R * self._usual
@@ -290,17 +290,15 @@ class Advantages:
 def batch_advantages(
     rollouts: Rollouts, baseline: Baseline, scale: Scale, weight: Weight = "rollout"
 ) -> Advantages:
-    """The advantages of a step, in the units of `group_advantages`, with rewards on any scale.
-
-    If all rewards of the step are equal, all advantages are 0.
+    """The advantages of a step, in the units of `group_advantages`, with rewards on any scale; all
+    0 if all rewards are equal.
 
     Under "posterior" and "policy" the expected success becomes an expected reward
     (`PosteriorBaseline.line`). With scale "group" the difference is divided by its expected
     standard deviation, sqrt(m (1-m)) for 0/1 successes and learned for graded ones. Two things hold
     for "posterior", whatever the rewards did before:
 
-    - From the step on in which the rewards of all prompts change, the mean advantage is about 0.
-      What the step's other prompts got more or less than expected becomes part of the expectation
+    - From the step on in which the rewards of all prompts change, the mean advantage is about 0
       (`calibration` and `shared` of `PosteriorBaseline`).
     - Under the scales "group", "batch" and "none", the root mean square is within 1.3 times what
       GRPO in groups of 8 is expected to have on the same prompts, and no advantage is above five

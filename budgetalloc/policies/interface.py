@@ -155,8 +155,8 @@ class Tally:
         running_P: Whether rollouts of it are still being generated, with `Needs.by_group`; else
             False.
 
-    >>> tally = Tally.empty(2)
-    >>> tally.add(np.array([0, 0, 1, 1]), np.array([0.2, 0.2, 0.2, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]))
+    >>> tally, rewards_R = Tally.empty(2), np.array([0.2, 0.2, 0.2, 1.0])
+    >>> tally.add(np.array([0, 0, 1, 1]), rewards_R, np.array([0.0, 0.0, 0.0, 1.0]))
     >>> tally.successes_P, tally.mixed()
     (array([0., 1.]), array([False,  True]))
     """
@@ -206,20 +206,17 @@ class Hinted:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """All rollouts of a step, from which a policy computes its own baseline before it learns from
-    them.
+    """All rollouts of a step, from which a policy computes its own baseline.
 
     Args:
         ids_G: The prompts that were rolled out.
         group_R: The index in `ids_G` of each rollout's prompt, shape (R,).
         success_R: The success of each rollout in [0, 1], NaN for none, shape (R,).
         belief_G: Beliefs before the step.
-        recall_G: Columns of the policy's memory before the step, one entry per prompt; empty
-            without a memory.
-        numbers: Numbers of the policy's memory before the step.
+        recall_G, numbers: Columns and numbers of the policy's memory before the step, as in `View`.
 
-    >>> belief = Beta([0.5, 0.5], [0.5, 0.5])
-    >>> outcome = Outcome(["a", "b"], np.array([0, 0, 0, 1]), np.array([1.0, 0.0, np.nan, 1.0]), belief, {}, {})
+    >>> belief, success_R = Beta([0.5, 0.5], [0.5, 0.5]), np.array([1.0, 0.0, np.nan, 1.0])
+    >>> outcome = Outcome(["a", "b"], np.array([0, 0, 0, 1]), success_R, belief, {}, {})
     >>> outcome.scored_G, outcome.mean_G
     (array([2., 1.]), array([0.5, 1. ]))
     """
@@ -234,9 +231,8 @@ class Outcome:
     @property
     def scored_G(self) -> FloatArray:
         """Rollouts of each prompt that have a success, shape (G,)."""
-        return np.bincount(self.group_R, ~np.isnan(self.success_R), len(self.ids_G)).astype(
-            np.float64
-        )
+        scored_R = ~np.isnan(self.success_R)
+        return np.bincount(self.group_R, scored_R, len(self.ids_G)).astype(np.float64)
 
     @property
     def mean_G(self) -> FloatArray:
@@ -255,9 +251,7 @@ Expect = Callable[[Outcome], FloatArray]
 """A baseline of the policy's own: the expected success of each rollout in [0, 1], NaN for one not
 to train on."""
 Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
-"""(ids_R, rewards_R, rows, scores_RF by reward function, success_R) -> ascending indices of the rollouts to train on.
-If success_R is None, the rewards are the successes."""
-
-
-# prompts, rewards and successes of one round's rollouts
+"""(ids_R, rewards_R, rows, scores_RF by reward function, success_R) -> ascending indices of the
+rollouts to train on. If success_R is None, the rewards are the successes."""
 Seen = tuple[list[Id], FloatArray, FloatArray]
+"""Prompts, rewards and successes of one round's rollouts."""

@@ -61,9 +61,8 @@ class Policy:
     """An allocation policy: an estimator that holds the beliefs, and a rule that allocates the
     budget.
 
-    The functions of `budgetalloc.policies` build one. Equal seeds and histories give equal counts,
-    in any order of the ids, on every process and after `load_state_dict`. Only observing changes
-    the state. A policy copies the estimator and the memory that it is given:
+    Equal seeds and histories give equal counts, in any order of the ids, on every process and after
+    `load_state_dict`. Only observing changes the state. A policy copies its estimator and memory:
     `dataclasses.replace(policy, seed=1)` starts from what the first policy learned.
 
     Args:
@@ -73,14 +72,12 @@ class Policy:
         estimator: Keeps the beliefs.
         seed: Seeds draws and ties.
         needs: What the policy asks of a trainer.
-        keep: Selects the rollouts to train on, if the policy generates more than the trainer trains
-            on.
-        memory: Per-prompt columns that the policy keeps in addition to the beliefs, or None.
+        keep: Selects the rollouts to train on, if the policy generates more.
+        memory: Per-prompt columns in addition to the beliefs, or None.
         expect: The baseline of `Needs(baseline="policy")`: the expected success of each rollout of
             a step (`Outcome`).
-        decide_with_features: The rule that `with_features` puts in place of `decide`, or None to
-            keep `decide`.
-        plan: The rollouts of each step, if they vary over the run (`contrib.pacing`). After the
+        decide_with_features: The rule that `with_features` puts in place of `decide`, if any.
+        plan: The rollouts of each step, if they vary over the run (`contrib.pacing`); after the
             plan those of the budget hold.
 
     >>> import budgetalloc as ba
@@ -129,10 +126,7 @@ class Policy:
 
     def with_features(self, features: Features) -> "Policy":
         """This policy with a `TrackingEstimator` of these features, by which prompts share what is
-        learned.
-
-        Raises:
-            InputError: the policy has features or has learned already.
+        learned. Raises `InputError` if it has features or has learned already.
 
         >>> import budgetalloc as ba
         >>> ba.knapsack().with_features(ba.Features(["a", "b"], [[0], [1]])).estimator
@@ -176,9 +170,8 @@ class Policy:
             ids_P: The candidate prompts, each once, shape (P,). Use a `Pool` for many prompts.
             budget: The budget of the step. The policy sets the bounds that it leaves open.
             costs_P: Expected tokens of one rollout of each prompt, shape (P,); required if the
-                budget limits tokens. Otherwise a policy with `needs.costs` weighs them, and you may
-                pass a function (ids_P, belief_P) -> (cost of each prompt once a group, cost of one
-                rollout).
+                budget limits tokens. Otherwise a policy with `needs.costs` weighs them, and they
+                may be a function (`CostOf`).
             domains_P: The domain of each prompt; required if the budget has quotas.
             decide: A rule that replaces the policy's own in this step.
             ahead: How many earlier steps have begun and not ended. Draws differ from theirs.
@@ -226,11 +219,10 @@ class Policy:
 
         Args:
             ids_R: The prompt of each rollout, shape (R,).
-            rewards_R: The reward that the trainer optimises, finite, shape (R,). NaN and None are
-                no evidence.
-            success_R: The success of each rollout, in [0, 1], shape (R,), which the beliefs are
-                about. NaN and None are no evidence. If omitted, the rewards are the successes and
-                must lie in [0, 1].
+            rewards_R: The reward that the trainer optimises, finite, shape (R,).
+            success_R: The success of each rollout in [0, 1], which the beliefs are about, shape
+                (R,). By default the rewards, which must then lie in [0, 1]. NaN and None are no
+                evidence, in either.
 
         Raises:
             InputError: lengths differ, a reward is not finite, or a success lies outside [0, 1].
@@ -245,12 +237,9 @@ class Policy:
         self.learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
 
     def learn(self, rounds: Sequence[Seen]) -> None:
-        """Updates memory and beliefs from one step's checked rewards and successes, round by round,
-        and ends the step.
-
-        The memory comes first: if its update rule raises, neither changes.
-        """
-        if self.memory is not None:
+        """Learns from one step's checked rewards and successes, round by round, and ends the
+        step."""
+        if self.memory is not None:  # first: if its update rule raises, neither changes
             for ids_R, rewards_R, success_R in rounds:
                 self.memory.observe(ids_R, rewards_R, success_R)
             self.memory.tick()
@@ -316,10 +305,9 @@ def _check_together(memory: Memory, estimator: Estimator) -> None:
 class Step:
     """One training step of a policy: request counts, observe rewards, end.
 
-    The policy learns at `end()`; a step that is never ended does not change it. Calls in the wrong
-    order and rollouts that were not requested raise an error, after which the step can go on. You
-    may observe fewer rollouts than requested, in one call or in several. Without a request, you may
-    observe any number of the step's prompts.
+    The policy learns at `end()`; a step that is never ended does not change it. An error, as for
+    rollouts that were not requested, leaves the step as it was. You may observe fewer rollouts than
+    requested, in one call or in several, and without a request any of the step's prompts.
 
     >>> import budgetalloc as ba
     >>> step = ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4))
@@ -375,10 +363,7 @@ class Step:
             self.policy, self.ids_P, self.budget, self._costs, self._domains_P, decide, ahead
         )
 
-    # Only a decision needs the next four, and not every process decides. They are of before the
-    # step.
-
-    @cached_property
+    @cached_property  # only a decision needs the order, and not every process decides
     def _order_P(self) -> IntArray:
         self._check_open()
         about = self.policy.needs.seen_of(self.budget)
@@ -389,8 +374,11 @@ class Step:
         return self.ids_P.take(self._order_P)  # the order of the view
 
     @cached_property
-    def _shuffled_cold_P(self) -> NDArray[np.bool_]:
-        return self.policy.cold(self._shuffled)
+    def cold_P(self) -> NDArray[np.bool_]:
+        """Which prompts were new before the step, in the order of `ids_P`. Read it, or `request`,
+        before `end`."""
+        self._check_open()
+        return self.policy.cold(self.ids_P)
 
     def _view(self) -> View:
         order_P, costs, memory = self._order_P, self._costs, self.policy.memory
@@ -401,7 +389,7 @@ class Step:
             prompt_costs_P, costs_P = check_group_costs(given, len(order_P))
         elif costs is not None:
             costs_P = np.asarray(costs)[order_P]
-        domains_P = self._domains_P
+        domains_P, whole = self._domains_P, len(order_P) == len(self.ids_P)
         return View(
             belief_P=belief_P,
             budget=self.budget,
@@ -409,7 +397,7 @@ class Step:
             domains_P=None if domains_P is None else [domains_P[at] for at in order_P.tolist()],
             rng=np.random.default_rng([self.policy.seed, self.number, 1]),
             ids_P=self._shuffled,
-            cold_P=self._shuffled_cold_P,
+            cold_P=self.cold_P[order_P] if whole else self.policy.cold(self._shuffled),
             step=self.number,
             recall={} if memory is None else memory.recall(self._shuffled),
             numbers={} if memory is None else memory.numbers,
@@ -417,15 +405,6 @@ class Step:
             prompt_costs_P=prompt_costs_P,
             left_out=len(self.ids_P) - len(order_P),
         )
-
-    @property
-    def cold_P(self) -> NDArray[np.bool_]:
-        """Which prompts were new before the step, in the order of `ids_P`. Read it, or `request`,
-        before `end`."""
-        if len(self._order_P) == len(self.ids_P):
-            return self._shuffled_cold_P[np.argsort(self._order_P)]
-        self._check_open()
-        return self.policy.cold(self.ids_P)
 
     def in_rounds(self) -> bool:
         """Whether the policy may decide again after this step's first rewards."""
@@ -440,11 +419,9 @@ class Step:
     def request(self, running: Iterable[Any] = ()) -> IntArray:
         """The rollouts wanted next, shape (P,); all zero when the step has spent its budget.
 
-        If `hinted` is True afterwards, generate the rollouts with a hint.
-
-        Args:
-            running: Prompts with rollouts that are still being generated, for a policy with
-                `Needs.by_group`. It then extends other groups. All zero means that it waits.
+        If `hinted` is True afterwards, generate the rollouts with a hint. A policy with
+        `Needs.by_group` may be told the prompts with rollouts that are still being generated,
+        `running`. It then extends other groups; all zero means that it waits.
         """
         self._check_open()
         still = check_ids(running, "running")
@@ -509,7 +486,7 @@ class Step:
         Args:
             ids_R, rewards_R, success_R: As in `Policy.observe`.
             hinted: Whether the rollouts were generated with a hint, as `Step.hinted` asked. Nothing
-                is learned from their rewards, which say nothing about the prompt without a hint.
+                is learned from their rewards.
 
         Raises:
             InputError: as `Policy.observe`; a stranger; more rollouts than were requested; another
@@ -558,21 +535,16 @@ class Step:
     def baseline_belief(
         self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None
     ) -> Beta:
-        """The belief about each row's prompt before this step, for `baseline="posterior"`: shape
-        (R,).
+        """The belief about each row's prompt for `baseline="posterior"`, shape (R,), before `end`.
 
         It may have learned from other prompts of this step, and never from the prompt's own
-        rollouts (`Estimator.baseline_belief`). Call it before `end`.
+        rollouts (`Estimator.baseline_belief`).
 
         Args:
             ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
             success_R: The success of each rollout in [0, 1]; NaN and None are none.
             earlier: Sums over the rewards of earlier steps. If successes were graded, the prior
                 keeps only a share of its mass (`beliefs.variance.prior_share`).
-
-        Raises:
-            InputError: a prompt that is not of this step, lengths that differ, a success outside
-                [0, 1].
 
         >>> import budgetalloc as ba
         >>> policy = ba.adaptive()
@@ -589,10 +561,8 @@ class Step:
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
         """The expected success of each rollout by the policy's own rule (`Policy.expect`), for
-        `baseline="policy"`.
-
-        In [0, 1], NaN for a rollout not to train on, shape (R,); None if there is no rule. Call it
-        before `end`. Arguments and errors are those of `baseline_belief`.
+        `baseline="policy"`: in [0, 1], NaN for one not to train on, shape (R,); None if there is no
+        rule. Arguments as in `baseline_belief`.
 
         >>> import budgetalloc as ba
         >>> step = ba.policies.spo().begin(["a", "b"], ba.Budget(rollouts=2, min_group=1, floor=0))

@@ -170,13 +170,8 @@ def followed_by(
 ) -> Policy:
     """`policy` with all but a share of the budget, followed by the rounds of `more` with the rest.
 
-    Args:
-        policy: Decides the first part.
-        more: From the view, the counts spent, shape (P,), their tally and the rollouts left to
-            further rounds.
-        share: Share of the rest, in (0, 1), lowered where either part could not be spent in whole
-            groups.
-        name: Name of the new policy.
+    `more` gets the view, the counts spent, shape (P,), their tally and the rollouts that are left.
+    The share, in (0, 1), is lowered if either part could not be spent in whole groups.
     """
 
     def after(decide: Decide) -> Decide:

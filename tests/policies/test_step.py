@@ -184,9 +184,6 @@ def test_new_prompts_get_the_groups_of_the_whole_pool_and_outcomes_of_unseen_pro
         step.observe(large.repeat(wanted), [0.0] * int(wanted.sum()))
         requested += wanted.sum()
     assert requested == 16
-    step.end()
-    with pytest.raises(InputError, match="This step has ended"):
-        _ = step.cold_P
 
 
 def test_a_decision_in_rounds_hears_the_outcomes_of_what_it_sees_and_of_nothing_else(large):
