@@ -8,11 +8,10 @@ from typing import Any
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, check_choice, nearest
 from budgetalloc.policies.costs.pacing import Horizon, constant, phases
-from budgetalloc.policies.methods import tuples
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.step import Step
 
-__all__ = ["PACING", "Paced", "pacing_plan", "possible_step_sizes"]
+__all__ = ["PACING", "Paced", "pacing_plan", "possible_step_sizes", "tuples"]
 
 PACING = ("name", *(field.name for field in fields(Horizon)), "parts")
 
@@ -72,3 +71,12 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
     horizon = Horizon(**{"low": given.get("quantum", 1)} | bounds)
     rule = partial(constant, horizon) if parts is None else partial(phases, horizon, parts)
     return {"name": name, **asdict(horizon), "parts": parts}, tuple(horizon.plan(rule))
+
+
+def tuples(value: Any) -> Any:
+    """The value with its lists replaced by tuples, as in the defaults of functions.
+
+    >>> tuples([[100, 1.0], [50, 2.0]])
+    ((100, 1.0), (50, 2.0))
+    """
+    return tuple(map(tuples, value)) if isinstance(value, list) else value

@@ -17,9 +17,9 @@ from budgetalloc.errors import (
     shown,
 )
 from budgetalloc.policies import Policy
-from budgetalloc.policies.methods import policy_of, tuples
-from budgetalloc.policies.pacing_policy import Paced, pacing_plan
+from budgetalloc.policies.pacing_policy import Paced, pacing_plan, tuples
 from budgetalloc.training.options import PLAIN, Options, other_scale
+from budgetalloc.training.policy_like import policy_of
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch

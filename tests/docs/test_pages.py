@@ -19,7 +19,7 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.cli.commands.recipe import RECIPES
 from budgetalloc.cli.parser import parser
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.methods.table import METHODS
 from budgetalloc.policies.mixture_state import rule_of
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.cost_budget import CostBudget
