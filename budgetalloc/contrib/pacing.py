@@ -29,7 +29,7 @@ from budgetalloc.errors import (
     shown,
 )
 
-__all__ = ["PACING", "DualPrice", "Horizon", "constant", "pacing_plan", "phases"]
+__all__ = ["PACING", "DualPrice", "Horizon", "constant", "pacing_plan", "phases", "tuples"]
 
 
 @dataclass(frozen=True)
@@ -253,3 +253,12 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
     horizon = Horizon(**{"low": given.get("quantum", 1)} | bounds)
     rule = partial(constant, horizon) if parts is None else partial(phases, horizon, parts)
     return {"name": name, **asdict(horizon), "parts": parts}, tuple(horizon.plan(rule))
+
+
+def tuples(value: Any) -> Any:
+    """The value with its lists replaced by tuples, as in the defaults of functions.
+
+    >>> tuples([[100, 1.0], [50, 2.0]])
+    ((100, 1.0), (50, 2.0))
+    """
+    return tuple(map(tuples, value)) if isinstance(value, list) else value

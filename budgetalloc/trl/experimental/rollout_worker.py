@@ -12,12 +12,12 @@ from typing import Any
 
 from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.training.admission import Admission, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session, rows_to_train_on
