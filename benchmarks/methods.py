@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies.methods import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
+from budgetalloc.methods.table import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
 
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
@@ -119,35 +119,34 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
     times, candidates = ([known[key] for known in measured.values() if key in known] for key in TIMES)
     lines = [
-        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/policies/methods.py: do not edit. -->",
+        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/methods/table.py: do not edit. -->",
         "",
         "# Methods",
         "",
-        f"The {len(METHODS)} allocation methods of `budgetalloc.policies`, {published()} of them published: the rule "
-        "of each, its source, what it asks of a trainer, and [how it learned](#learning). To choose one, read "
-        "[Choose a policy](docs/choose.md). p is a prompt's pass rate, n its number of rollouts.",
+        f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: the rule "
+        "of each, its source, and [how it learned](#learning). Their docstrings ([reference](docs/api/published.md)) say "
+        "what was guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass rate, "
+        "n its number of rollouts.",
         "",
         "- **Source**, and what the implementation was checked against, the most reliable first. "
         + " ".join(f"*{name.capitalize()}*: {MEANINGS[name]}" for name in CHECKED),
-        "- **Asks of a trainer**: the arguments of `Needs` that differ from plain GRPO. *rounds*: a step generates "
-        "more than once. *baseline policy*: the policy computes the baseline (`Policy.expect`).",
         "- **Graded success** (partial credit, a reward model): where a rule has p (1-p) as the variance of the "
         "reward, the variance of the prompt's successes takes its place. A prompt that always earns 0.5 is then known, "
         "not mixed. Rules about passing and failing use only the mean success: "
         + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates)
         + ".",
-        "- **Starves**: the rule may never give a prompt rollouts again.",
+        "- *Starves*: the rule may never give a prompt rollouts again.",
         f"- **Time**: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts is decided in {min(times):.1f} to "
         f"{max(times):.1f} ms, and among {CANDIDATES:,} candidates in {min(candidates):.0f} to "
         f"{max(candidates):.0f} ms.",
     ]
     for decides, what in SECTIONS.items():
-        titles = ("method", "rule", "source", "asks of a trainer", "note")
+        titles = ("method", "rule", "source")
         lines += ["", f"## {decides.capitalize()}", "", what, "", _row(titles), _row(["---"] * len(titles))]
         for method in (method for method in METHODS if method.decides == decides):
             source = method.source if method.source == method.checked else f"{method.source}; {method.checked}"
-            note = " ".join(filter(None, [method.note, "Starves." if method.starves else ""]))
-            lines.append(_row([f"`{method.name}`", method.formula, source, method.asks(), note]))
+            rule = f"{method.formula}. *Starves*" if method.starves else method.formula
+            lines.append(_row([f"`{method.name}`", rule, source]))
     return "\n".join([*lines, *learning(measured), "", "## Left out", "", LEFT_OUT]) + "\n"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.policies.methods import published
+from budgetalloc.methods.table import published
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "METHODS.md", "CONTRIBUTING.md")]

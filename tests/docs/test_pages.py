@@ -16,7 +16,7 @@ import pytest
 import budgetalloc as ba
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.cli.parser import parser
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.methods.table import METHODS
 from budgetalloc.training.metrics import of_advantages, of_lost
 
 ROOT = Path(__file__).parents[2]

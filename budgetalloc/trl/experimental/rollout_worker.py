@@ -12,12 +12,12 @@ from typing import Any
 
 from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.training.admission import Admission, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session, rows_to_train_on
@@ -66,7 +66,7 @@ class AdaptiveRolloutWorker:
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer
             step, `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. For a
             varying budget: a function of the policy's step and of the rollouts spent before it
-            (`budgetalloc.policies.costs.pacing`).
+            (`budgetalloc.contrib.pacing`).
         ahead: Most rollouts in the queue and in unfinished steps when a step begins; 0 generates
             one step at a time, after the queue is empty. Default: as many as keep `max_staleness`
             (`most_ahead`). `AsyncGRPOConfig.queue_maxsize` is not used.

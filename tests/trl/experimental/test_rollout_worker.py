@@ -22,14 +22,11 @@ from packaging.version import Version
 from trl import GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib.domains import Domains
-from budgetalloc.policies.batch_advantages import batch_advantages
-from budgetalloc.policies.costs.pacing import Horizon, phases
-from budgetalloc.policies.pacing_policy import Paced
-from budgetalloc.policies.posterior_baseline import sums_of
+from budgetalloc.contrib.pacing import Horizon, phases
+from budgetalloc.policies.batch_advantages import batch_advantages, sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 from budgetalloc.trl.experimental import completions
@@ -216,9 +213,9 @@ def in_rounds(view):
 
 POLICIES = {
     "rounds": lambda: ba.Policy("rounds", in_rounds, ba.BetaEstimator()),
-    "reinforce_ada": lambda: policies.reinforce_ada(group=4, stages=2),
+    "reinforce_ada": lambda: ba.methods.reinforce_ada(group=4, stages=2),
     "uniform": ba.uniform,
-    "pods": lambda: policies.pods(generate=2),
+    "pods": lambda: ba.methods.pods(generate=2),
 }
 
 
@@ -438,9 +435,9 @@ def test_costs_are_learned_and_saved(build, cost):
         ({"environment_factory": object}, ba.UnsupportedError, "several turns"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
         (
-            {"policy": Paced(**vars(ba.adaptive()), plan=(8,))},
+            {"policy": replace(ba.adaptive(), plan=(8,))},
             ba.UnsupportedError,
-            r"is Paced: give the worker .* rollouts_per_step=",
+            r"has a plan: give the worker .* rollouts_per_step=",
         ),
         (
             {"candidates": 2, "domain": "subject", "quotas": {"math": (0, 1)}},
@@ -647,14 +644,14 @@ def test_a_server_that_dies_costs_the_rows_that_had_not_come_and_then_ends_the_r
 def test_more_rollouts_than_are_trained_on_are_chosen_from_all_that_came(build, server, ledger):
     """Not from those that came first; rollouts that were lost are made up for."""
     server.hangs = lambda asked: asked["seed"] % 16 == 0
-    worker = AdaptiveRolloutWorker(policies.pods(generate=2), reward_funcs=low_digit, ledger=ledger)
+    worker = AdaptiveRolloutWorker(ba.methods.pods(generate=2), reward_funcs=low_digit, ledger=ledger)
     finish(worker, build(worker, max_steps=1, **FEW))
     samples = iter(worker.samples)
     for ids_R, rewards_R in steps_of(ledger):
         assert len(ids_R) <= 32  # all that came are observed
         kept_R = np.arange(len(ids_R))
         if len(ids_R) > 16:
-            kept_R = policies.pods(generate=2).keep(ids_R, rewards_R, 16, rewards_R[:, None], rewards_R)
+            kept_R = ba.methods.pods(generate=2).keep(ids_R, rewards_R, 16, rewards_R[:, None], rewards_R)
         for at in kept_R.tolist():
             sample = next(samples)
             prompt = sample.input_ids[~sample.completion_mask.astype(bool)]
