@@ -33,14 +33,12 @@ TIMES = ("milliseconds", "candidates")
 # The name of a method in the learning benchmark, if it differs.
 LEARNED_AS = {"thompson": "thompson_group"}
 LEFT_OUT = (
-    "KRPO (arXiv 2505.07527): its baseline is the state of a one-dimensional Kalman filter that runs over the rewards "
-    "of a group, started anew for each group (`billhhh/KRPO_LLMs_RL@df1ae2b9`). The state includes the rollout's own "
-    "reward, which biases the gradient. It also depends on the order of the rows: two equal rollouts of a group get "
-    "different advantages.\n\n"
+    "KRPO (arXiv 2505.07527): its baseline is the state of a Kalman filter over the rewards of a group. It includes "
+    "the rollout's own reward, which biases the gradient, and depends on the order of the rows.\n\n"
     "Trees: [`Trees`](docs/api/trl.md#trees-of-rollouts) follows AEPO (arXiv 2510.14545), TreePO (2508.17445), the "
-    "schedule of LATR (2510.24302) and the points of BranchGRPO (2509.06040). Tree-GRPO (2509.21240) draws branching "
-    "points of complete rollouts, whose number depends on what follows them, which biases the gradient. TRACE "
-    "(2606.11119) needs a model of success by prefix."
+    "schedule of LATR (2510.24302) and the points of BranchGRPO (2509.06040). The branching points of Tree-GRPO "
+    "(2509.21240) depend on what follows them, which biases the gradient. TRACE (2606.11119) needs a model of success "
+    "by prefix."
 )
 
 
@@ -124,9 +122,9 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "# Methods",
         "",
         f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: the rule "
-        "of each, its source, and [how it learned](#learning). Their docstrings ([reference](docs/api/published.md)) say "
-        "what was guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass rate, "
-        "n its number of rollouts.",
+        "of each, its source, and [how it learned](#learning). Their docstrings ([reference](docs/api/published.md)) "
+        "say what was guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass "
+        "rate, n its number of rollouts.",
         "",
         "- **Source**, and what the implementation was checked against, the most reliable first. "
         + " ".join(f"*{name.capitalize()}*: {MEANINGS[name]}" for name in CHECKED),
@@ -161,10 +159,9 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
         "",
         "## Learning",
         "",
-        "Mean held-out success over a run less that of uniform groups of the best size, for the same number of "
-        "rollouts and tuned learning rates, averaged over the [mixes of tasks](benchmarks/learning/README.md) that the "
-        "method was run on (95 % interval over seeds). The ranking is that of a tiny model and may differ for yours. "
-        "Methods without a row were not run.",
+        "Mean held-out success over a run less that of uniform groups of the best size, averaged over the [mixes of "
+        "tasks](benchmarks/learning/README.md) that the method was run on (95 % interval over seeds). The ranking is "
+        "that of a tiny model and may differ for yours. Methods without a row were not run.",
         "",
         _row(("method", "mean success less uniform's", "runs")),
         _row(["---"] * 3),
