@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from transformers import TrainerCallback
 
+from budgetalloc.contrib.stored_responses import Buffer, Reuse
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.costs.prices import Seconds
@@ -25,25 +26,26 @@ from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.success import Success
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
-from budgetalloc.trl.checkpoints import newest_complete_or_error, with_load, with_save
-from budgetalloc.trl.checks import (
+from budgetalloc.trl.checkpoints import (
+    PolicyState,
+    newest_complete_or_error,
+    restore_order,
+    with_load,
+    with_save,
+)
+from budgetalloc.trl.compatibility import (
     check_budget,
     check_compatible,
     check_only_one,
     check_trainer,
     no_decision,
+    unaligned_saves,
 )
-from budgetalloc.trl.compatibility import Facts, unaligned_saves
-from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.hidden_states import hidden_states
-from budgetalloc.trl.patching import patched_attribute
-from budgetalloc.trl.policy_state import PolicyState
+from budgetalloc.trl.patching import patched_attribute, timed_steps
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
-from budgetalloc.trl.row_order import restore_order
 from budgetalloc.trl.shadow import shadow_of
 from budgetalloc.trl.step import run_step
-from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.training import Rows, Training
 
@@ -103,7 +105,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             its prompt. Rollouts with a hint belong to their prompt's group, are trained on with the
             hint, and are logged as "ID (hinted)".
         buffer: A `SelectiveSampleBuffer` or a `CorrectResponseBuffer` of
-            `budgetalloc.trl.experimental.buffers`, whose responses of earlier optimizer steps
+            `budgetalloc.contrib.stored_responses`, whose responses of earlier optimizer steps
             replace rows without signal, with the log-probabilities of the model that generated
             them. Beliefs, metrics and ledger use fresh rollouts only. Checkpoints hold its state.
         domain: The dataset column that names the domain of a prompt, for `quotas` and `mixture`.
@@ -162,7 +164,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         reward_range: tuple[float, float] | None = None,
         fallback: bool = True,
         hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-        buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
+        buffer: Buffer | None = None,
         domain: str | None = None,
         quotas: Shares | None = None,
         mixture: Rule | Mixture | None = None,
@@ -279,7 +281,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if self._unobserved is not None:
             logger.warning("%s", self._unobserved)
             return
-        if unaligned := unaligned_saves(Facts.of(trainer, self.prompts)):
+        if unaligned := unaligned_saves(trainer):
             logger.warning("%s", unaligned)
         restore_order(trainer, train_dataloader)
         if self.reuse is not None:

@@ -9,7 +9,7 @@ from budgetalloc.policies.methods import PolicyLike
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
-from budgetalloc.trl.checks import check_budget, check_compatible
+from budgetalloc.trl.compatibility import check_budget, check_compatible
 
 __all__ = ["shadow_of"]
 

@@ -117,7 +117,7 @@ def logged_keys():
     keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
     keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
-    keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in trl/experimental/trees
+    keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in contrib/trees
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

@@ -10,9 +10,9 @@ from datasets import Dataset
 
 import budgetalloc as ba
 from budgetalloc import BudgetError, InputError, UnsupportedError, policies
+from budgetalloc.contrib.stored_responses import CorrectResponseBuffer
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.checks import SEAM
-from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer
+from budgetalloc.trl.compatibility import SEAM
 
 
 @pytest.mark.parametrize("trainer", [None, "GRPOTrainer", object()])

@@ -18,7 +18,7 @@ import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl.checkpoints import last_checkpoint
-from budgetalloc.trl.checks import HELD
+from budgetalloc.trl.compatibility import HELD
 
 
 def evidence(policy):

@@ -100,7 +100,7 @@ def _run_to_train(
 
 def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts that say what the training would do."""
-    from budgetalloc.trl.compatibility import Facts, unaligned_saves
+    from budgetalloc.trl.compatibility import unaligned_saves
 
     yield "policy", str(callback.policy)
     yield "success", _success(callback.scoring)
@@ -116,7 +116,7 @@ def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]
         if given.get(name, defaults[name]) != defaults[name]
     ]
     yield "changed", f"{', '.join(changed) or 'nothing'} (options that are not the default)"
-    if warning := unaligned_saves(Facts.of(callback.trainer, callback.prompts)):
+    if warning := unaligned_saves(callback.trainer):
         yield "warning", warning
 
 

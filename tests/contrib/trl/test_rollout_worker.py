@@ -25,13 +25,13 @@ import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
+from budgetalloc.contrib import completions
 from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.costs.pacing import Horizon, phases
 from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.policies.posterior_baseline import sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
-from budgetalloc.trl.experimental import completions
 
 if Version(trl.__version__).release < (1, 16):
     pytest.skip("AdaptiveRolloutWorker is for TRL 1.16", allow_module_level=True)
