@@ -28,7 +28,6 @@ from budgetalloc.trl.checkpoints import last_checkpoint
 POLICIES = {
     "adaptive": (lambda: ba.adaptive(seed=3), {}),
     "uniform": (lambda: ba.uniform(seed=3), {}),
-    "knapsack": (lambda: ba.knapsack(seed=3), {}),
     "pods": (lambda: policies.pods(generate=2, seed=3), {}),
     "xrpo": (lambda: policies.xrpo(seed=3), {}),
     "in rounds": (lambda: policies.reinforce_ada(group=4, stages=3, seed=3), {}),

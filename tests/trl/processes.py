@@ -41,17 +41,14 @@ REUSED = {"num_iterations": 2, "max_steps": 4, "beta": 0.1}  # with old and refe
 RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, Any]]] = {
     "plain": (None, {}, {}),
     "uniform": (ba.uniform, {"shadow": "adaptive"}, {}),
-    "knapsack": (lambda: ba.knapsack(discount=1.0), {"candidates": 1}, {}),
     "thompson": (lambda: ba.thompson(discount=1.0, idle=1.0), {"candidates": 2}, REUSED),
-    "adaptive": (ba.adaptive, {}, {}),
-    "quotas": (ba.adaptive, {"candidates": 2, "domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
+    "adaptive": (ba.adaptive, {"domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
     "costs": (  # a reported column, and a shadow of the loader's batch
         ba.adaptive,
         {"cost": {"tokens": 1.0, "prompt_id": 0.5}, "cost_per_step": 90.0, "shadow": "uniform"},
         {},
     ),
     "odd": (policy_of_rounds, {}, {**REUSED, "log_completions": True}),
-    "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
     "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),
     "pods": (lambda: policies.pods(seed=1), {}, {}),
     "sequential": (lambda: policies.sequential(ba.adaptive(), share=0.5), {}, {}),  # its baseline depends on the round
