@@ -6,7 +6,7 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.verl.decision import rows_to_roll_out
+from budgetalloc.verl.batches import rows_to_roll_out
 from budgetalloc.verl.settings import Settings
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from budgetalloc.verl.reports import fields_of, reports
+from budgetalloc.verl.batches import fields_of, reports
 
 
 def test_the_first_place_that_has_a_value_counts():

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from budgetalloc.verl.sessions import Sessions
+from budgetalloc.verl.batches import Sessions
 
 OUTPUTS = st.dictionaries(
     st.tuples(st.sampled_from(["a-1", "b-2", "c_3"]), st.integers(0, 12)), st.integers(1, 3), min_size=1, max_size=9
