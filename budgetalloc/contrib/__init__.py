@@ -1,1 +1,1 @@
-"""What is useful and tested, and promises less than the core, which imports nothing of it."""
+"""Parts and policies that are useful, tested, and promise less than the rest."""

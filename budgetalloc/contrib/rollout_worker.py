@@ -21,19 +21,20 @@ from packaging.version import Version
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.contrib.completions import Completion, Server
-from budgetalloc.errors import InputError, UnsupportedError, check_integer, nearest
+from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.admission import Admission, Plan, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
-from budgetalloc.training.downselection import rows_to_train_on
+from budgetalloc.training.clock import Clock
 from budgetalloc.training.log_writer import LogWriter
-from budgetalloc.training.options import PLAIN, Options
+from budgetalloc.training.options import Options
+from budgetalloc.training.parts import Host, Part
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts, turns
-from budgetalloc.training.session import Session
+from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.checkpoints import step_of, with_load, with_save
 from budgetalloc.trl.generation import GROUP
 
@@ -41,7 +42,6 @@ __all__ = ["AdaptiveRolloutWorker"]
 
 logger = logging.getLogger(__name__)
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get otherwise
-_OPTIONS = tuple({*PLAIN, "domain", "quotas", "mixture"} - {"cost_per_step"})
 
 
 @dataclass(eq=False)
@@ -87,14 +87,12 @@ class AdaptiveRolloutWorker:
         ahead: Most rollouts in the queue and in unfinished steps when a step begins; 0 generates
             one step at a time, after the queue is empty. Default: as many as keep `max_staleness`
             (`most_ahead`). `AsyncGRPOConfig.queue_maxsize` is not used.
-        prompt_id, features, allow_dataset_change: As in `AdaptiveGRPOCallback`.
+        parts, prompt_id, features, allow_dataset_change: As in `AdaptiveGRPOCallback`.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
-        options: `baseline`, `scale`, `weight`, `floor`, `cap`, `min_group`, `quantum`, `success`,
-            `reward_range`, `fallback`, `domain`, `quotas`, `mixture` and `cost`, as in
-            `AdaptiveGRPOCallback`. Quotas and a mixture need `candidates="all"`; `candidates=k` are
-            k times the step's rollouts divided by `num_generations`, in a shuffled order that
-            cycles through the dataset. `cost="seconds"` counts the server's seconds, and generates
-            one step at a time.
+        options: The fields of `budgetalloc.Options` by name. Quotas and a mixture need
+            `candidates="all"`; `candidates=k` are k times the step's rollouts divided by
+            `num_generations`, in a shuffled order that cycles through the dataset. `cost="seconds"`
+            counts the server's seconds, and generates one step at a time.
 
     Raises:
         UnsupportedError: tools or environments; a TRL before 1.16. InputError: a bad argument.
@@ -107,6 +105,7 @@ class AdaptiveRolloutWorker:
         reward_funcs: Callable[..., Any] | Sequence[Callable[..., Any]],
         rollouts_per_step: int | Callable[[int, int], int] | None = None,
         ahead: int | None = None,
+        parts: Sequence[Part] = (),
         prompt_id: str | None = None,
         features: FeatureNames = None,
         ledger: str | os.PathLike[str] | None = None,
@@ -125,23 +124,20 @@ class AdaptiveRolloutWorker:
                 "several rows, inside its own worker's process. Train with GRPOTrainer and "
                 "AdaptiveGRPOCallback instead."
             )
-        for name in options:
-            if name not in _OPTIONS:
-                suggestion = nearest(name, _OPTIONS)
-                raise InputError(f"AdaptiveRolloutWorker({name}=) is unknown{suggestion}")
         check_ledger(ledger)
         self.policy = policy_of("adaptive" if policy is None else policy)
         self.reward_funcs = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
         if not self.reward_funcs:
             raise InputError("reward_funcs is empty: give the functions that score a rollout.")
         # Unlike with GRPOTrainer, advantages are always computed here.
-        options["baseline"] = options.get("baseline") or self.policy.needs.baseline or "group"
-        self.options = Options.resolve(self.policy.needs, "group", options)
+        given = {"baseline": self.policy.needs.baseline or "group"} | options
+        self.options = Options.resolve(self.policy.needs, "group", given, trl=False)
         self._check_policy()
         self._names = [getattr(x, "__name__", type(x).__name__) for x in self.reward_funcs]
         weights = [1.0] * len(self._names)
-        self.session = Session(self.policy, self._names, weights, resolved=self.options)
-        self.scoring, self.costs = self.session.scoring, self.session.costs
+        self.session = Session(
+            self.policy, self._names, weights, resolved=self.options, parts=parts
+        )
         self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
         self.features, self.ledger_path = features, ledger
         self.allow_dataset_change = allow_dataset_change
@@ -171,7 +167,7 @@ class AdaptiveRolloutWorker:
                 f"cost={dict(options.cost)}: the worker's rollouts report no costs. Use "
                 "cost='tokens', or GRPOTrainer with AdaptiveGRPOCallback."
             )
-        if options.quotas is not None and options.bounds.candidates != "all":
+        if options.domain is not None and options.bounds.candidates != "all":
             raise UnsupportedError(
                 f"{what} with candidates={options.bounds.candidates}: the worker's candidates "
                 "cycle through the dataset without regard to domains. Use candidates='all'."
@@ -207,9 +203,8 @@ class AdaptiveRolloutWorker:
             args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         )
         self.session.pool, self.session.pool_size = self.prompts.pool, len(self.prompts.pool)
-        self.session.quotas = self.options.quotas_of(
-            self.prompts, self.policy, self._rows(), args.num_generations
-        )
+        sizes = (self._rows(),)
+        self.session.attach(Host(self.prompts, sizes, args.num_generations, measures_seconds=True))
         self._begin(self._rows())  # raises where the budget cannot be spent
         trainer._save_checkpoint = with_save(trainer, self._save, lambda: main)
         trainer._load_optimizer_and_scheduler = with_load(trainer, self._load, lambda: main)
@@ -266,7 +261,6 @@ class AdaptiveRolloutWorker:
             while not self._stopping.is_set():
                 if self._may_begin():
                     rows = self._rows()
-                    self.costs.begin()
                     self._begin(rows)
                     flight = _Flight(rows, number=self.session.step.number)
                     if not self._request(flight):
@@ -301,7 +295,8 @@ class AdaptiveRolloutWorker:
             return False
         self._hear(f"generating {len(ids_R)} rollouts")
         flight.versions = dict.fromkeys(ids_R, self._version) | flight.versions
-        self.costs.clock.go()
+        for clock in self._clocks():
+            clock.go()
         key = [self.trainer.args.seed, flight.number, flight.rounds]
         rows_R = self.prompts.rows_in_turn(list(zip(ids_R, turns(ids_R, key), strict=True)))
         tokens = {
@@ -316,6 +311,9 @@ class AdaptiveRolloutWorker:
         flight.rounds += 1
         self.session.suspend()
         return True
+
+    def _clocks(self) -> list[Clock]:
+        return [part.clock for part in self.session.parts if part.clock is not None]
 
     def _tokens(self, prompt: Any) -> list[int]:
         tokenizer, template = self.trainer.processing_class, self.trainer.args.chat_template_kwargs
@@ -349,7 +347,8 @@ class AdaptiveRolloutWorker:
         Raises:
             Exception: the error of the last request, if none of the step's rollouts came.
         """
-        self.costs.clock.stop()  # what follows is not the server's time
+        for clock in self._clocks():  # what follows is not the server's time
+            clock.stop()
         self.session.resume()
         came = flight.came()
         flight.completions += came
@@ -474,7 +473,7 @@ class AdaptiveRolloutWorker:
             bounds.candidates * (self._planned // size) if paced else self.session.number * width
         )
         ids_P = _shuffled_passes(self.session.pool, start, width, self.policy.seed)
-        generated = rows if self.session.fallen else self.options.generate * rows
+        generated = rows if self.session.uniform else self.options.generate * rows
         self.session.begin_among(ids_P, bounds.budget(generated, len(ids_P), size), rows, size)
 
     # Checkpoints:

@@ -233,7 +233,9 @@ def tree_advantages(
     posterior, history = options.baseline == "posterior" and not batch.uniform, batch.baseline_R
     rollouts = replace(batch, expected_R=history.mean) if posterior else batch
     baseline: Baseline = "policy" if posterior else "group"
-    values_R = batch_advantages(rollouts, baseline, options.scale, options.weight).values_R
+    values_R = batch_advantages(
+        rollouts, baseline, options.scale or "group", options.weight or "rollout"
+    ).values_R
     values_R = np.where(np.isnan(batch.rewards_R), np.nan, values_R)
     evidence_R = history.mass if posterior else 0.0
     return branch_advantages(branch_RT, weight_R, batch.group_R, values_R, evidence_R)

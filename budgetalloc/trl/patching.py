@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from budgetalloc.training.costs import Clock
+from budgetalloc.training.clock import Clock
 
 __all__ = ["patched_attribute", "timed_steps"]
 

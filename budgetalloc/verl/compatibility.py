@@ -97,7 +97,8 @@ def check_config(
                 f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, "
                 f"whose batches hold groups of several decisions. {_SYNC}": chooses,
                 f"{shares} in an asynchronous trainer, whose candidates are the prompts that verl "
-                f"submits next, and these may hold none of a domain. {_SYNC}": options.quotas,
+                f"submits next, and these may hold none of a domain. {_SYNC}": options.domain
+                is not None,
                 f"a pacing ({policy}) in an asynchronous trainer, {number}. {_SYNC}": paced,
             },
         )

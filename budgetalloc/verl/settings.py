@@ -20,21 +20,19 @@ from budgetalloc.errors import (
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
 from budgetalloc.policies.pacing_policy import Paced, pacing_plan
-from budgetalloc.training.options import PLAIN, Options, other_scale
+from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
-from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
 
 __all__ = ["PENALTY", "REWARD", "Settings", "build"]
 
 logger = logging.getLogger(__name__)
 
-_OPTIONS = (*PLAIN, "domain", "quotas", "mixture")
+_OPTIONS = Options.names(trl=False)
 _OWN = (
     "pacing",
     "prompt_id",
     "features",
-    "shadow",
     "ledger",
     "allow_dataset_change",
     "straggler_timeout",
@@ -72,6 +70,17 @@ class Settings:
     allow_dataset_change: bool
     straggler_timeout: float = 600.0
 
+    def check_shadow(self, policy: Policy, options: Options) -> None:
+        """Raises `InputError` if this policy cannot watch the run."""
+        run = self.session
+        if options.bounds.candidates != "all" and run.options.bounds.candidates == "all":
+            raise InputError(
+                f"{policy} chooses from the loader's batch, and {run.policy} from all prompts, so "
+                "that verl loads no batch. Use a shadow that chooses from all prompts, such as "
+                "adaptive.",
+                argument="shadow",
+            )
+
     @classmethod
     def read(
         cls, given: Mapping[str, Any], *, deviation: bool, penalty: bool, ahead: bool = False
@@ -104,8 +113,17 @@ class Settings:
         if asked.get("cost") == "seconds":
             raise InputError(
                 "budgetalloc.cost=seconds: verl's steps are not timed. Use cost=tokens, or the "
-                "seconds that rollouts report: cost={tokens: 1, tool_seconds: 200}."
+                "seconds that rollouts report: cost={tokens: 1, tool_seconds: 200}.",
+                argument="cost",
             )
+        if (shadow := asked.get("shadow")) is not None:
+            if ahead:
+                raise InputError(
+                    f"budgetalloc.shadow={shown(shadow)}: verl decides several steps ahead in this "
+                    "mode. Use trainer_mode=budgetalloc, or leave it out.",
+                    argument="shadow",
+                )
+            asked["shadow"] = build(shadow, "budgetalloc.shadow")
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
         weights = [1.0 for _ in names]
         if isinstance(success, str) and success not in names:
@@ -125,8 +143,6 @@ class Settings:
             with _about("budgetalloc."):
                 check_features(features, None)
         session = Session(policy, names, weights, resolved=options)
-        if given.get("shadow") is not None:
-            session.shadow = _shadow(given["shadow"], session, scale, asked, ahead)
         if not ahead and "straggler_timeout" in given:
             raise InputError(
                 "budgetalloc.straggler_timeout is for trainer_mode=budgetalloc_async: leave it out."
@@ -151,25 +167,6 @@ def _paced(policy: Policy, pacing: Any) -> Policy:
     check_type("budgetalloc.pacing", pacing, Mapping, "a mapping, as in configs/paced.yaml")
     with _about("budgetalloc.pacing: "):
         return Paced(**vars(policy), plan=pacing_plan(pacing)[1])
-
-
-def _shadow(shadow: Any, run: Session, scale: str, asked: Mapping[str, Any], ahead: bool) -> Shadow:
-    """The policy that watches, with the options `asked` of the run."""
-    given = f"budgetalloc.shadow={shown(shadow)}"
-    if ahead:
-        raise InputError(
-            f"{given}: verl decides several steps ahead in this mode. Use "
-            "trainer_mode=budgetalloc, or leave it out."
-        )
-    policy = policy_to_watch(build(shadow, "budgetalloc.shadow"), run.policy)
-    options = options_to_watch(policy, scale, asked)
-    if options.bounds.candidates != "all" and run.options.bounds.candidates == "all":
-        raise InputError(
-            f"{given} chooses from the loader's batch, and {run.policy} from all prompts, so that "
-            "verl loads no batch. Use a shadow that chooses from all prompts, such as adaptive."
-        )
-    names, weights = run.scoring.names, run.scoring.weights
-    return Shadow(Session(policy, names, weights, resolved=options, quiet=True))
 
 
 def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:

@@ -26,6 +26,8 @@ from budgetalloc import policies
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib import completions
+from budgetalloc.contrib.costs import Costs
+from budgetalloc.contrib.domains import Domains
 from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.costs.pacing import Horizon, phases
 from budgetalloc.policies.pacing_policy import Paced
@@ -369,12 +371,12 @@ def test_a_mixture_learns_its_shares_and_goes_on_after_a_resume(build, ledger):
     finish(worker, trainer)
     for ids_R, _ in steps_of(ledger):
         assert 8 <= sum(name < 4 for name in ids_R) <= 12
-    assert np.isfinite(worker.session.quotas.mixture.rule.described()["success"]).all()
+    assert np.isfinite(worker.session.part(Domains).quotas.mixture.rule.described()["success"]).all()
     other = AdaptiveRolloutWorker(**given)
     build(other, dataset)
     state, about = load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
     other.session.restore(state, about)
-    assert other.session.quotas.mixture.state_dict()["mixture"] == state["mixture"]
+    assert other.session.part(Domains).quotas.mixture.state_dict()["mixture"] == state["mixture"]
     with pytest.raises(ba.UnsupportedError, match="mixture with candidates=2: the worker's candidates cycle"):
         AdaptiveRolloutWorker(candidates=2, **given)
 
@@ -383,7 +385,7 @@ def test_costs_are_learned_and_saved(build):
     worker = AdaptiveRolloutWorker(reward_funcs=low_digit, cost="seconds")
     trainer = build(worker, save_strategy="steps", save_steps=2)
     finish(worker, trainer)
-    prompt_P, answer_P = worker.costs.lengths.expected(range(24), np.full(24, 0.5))
+    prompt_P, answer_P = worker.session.part(Costs).lengths.expected(range(24), np.full(24, 0.5))
     assert (prompt_P == 4).all()
     assert (answer_P >= 1).all()
     state, about = load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
@@ -391,7 +393,7 @@ def test_costs_are_learned_and_saved(build):
     assert "seconds" in state
     build(other := AdaptiveRolloutWorker(reward_funcs=low_digit, cost="seconds"))
     other.session.restore(state, about)
-    assert len(other.costs.lengths) == len(state["lengths"]["ids"])
+    assert len(other.session.part(Costs).lengths) == len(state["lengths"]["ids"])
 
 
 @pytest.mark.parametrize(
@@ -399,7 +401,7 @@ def test_costs_are_learned_and_saved(build):
     [
         ({"tools": [print]}, ba.UnsupportedError, "several turns"),
         ({"cost": {"tokens": 1.0, "turns": 50.0}}, ba.UnsupportedError, "the worker's rollouts report no costs"),
-        ({"cap_": 4}, ba.InputError, r"AdaptiveRolloutWorker\(cap_=\) is unknown, did you mean cap"),
+        ({"caps": 4}, ba.InputError, "caps= is no option, did you mean cap"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
         (
             {"policy": Paced(**vars(ba.adaptive()), plan=(8,))},
