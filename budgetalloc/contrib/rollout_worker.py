@@ -23,8 +23,6 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.contrib.completions import Completion, Server
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
-from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.admission import Admission, Plan, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
@@ -32,6 +30,7 @@ from budgetalloc.training.clock import Clock
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
@@ -83,7 +82,7 @@ class AdaptiveRolloutWorker:
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer
             step, `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. For a
             varying budget: a function of the policy's step and of the rollouts spent before it
-            (`budgetalloc.policies.costs.pacing`).
+            (`budgetalloc.contrib.pacing`).
         ahead: Most rollouts in the queue and in unfinished steps when a step begins; 0 generates
             one step at a time, after the queue is empty. Default: as many as keep `max_staleness`
             (`most_ahead`). `AsyncGRPOConfig.queue_maxsize` is not used.
@@ -157,9 +156,9 @@ class AdaptiveRolloutWorker:
     def _check_policy(self) -> None:
         options = self.options
         what = "quotas" if options.mixture is None else "mixture"
-        if isinstance(self.policy, Paced):
+        if self.policy.plan:
             raise UnsupportedError(
-                f"{self.policy} is Paced: give the worker the rollouts of each step, "
+                f"{self.policy} has a plan: give the worker the rollouts of each step, "
                 "rollouts_per_step=, and a policy without a plan."
             )
         if isinstance(options.cost, Mapping):

@@ -14,11 +14,11 @@ from budgetalloc.contrib.stored_responses import Reuse
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.parts import Host, Part
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session

@@ -13,7 +13,6 @@ from trl import GRPOTrainer
 from budgetalloc.contrib import stored_responses, trees
 from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError
 from budgetalloc.policies import Policy
-from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 
@@ -160,9 +159,9 @@ def _refusals(
             f"that are not full and would train nothing. Use a dataset of at least {batch} rows, "
             "or a smaller generation_batch_size."
         )
-    if isinstance(policy, Paced):
+    if policy.plan:
         yield UnsupportedError(
-            f"{policy} is Paced: its budget varies over the run, and GRPOTrainer generates {rows} "
+            f"{policy} has a plan: its budget varies over the run, and GRPOTrainer generates {rows} "
             "rows at every step (GRPOConfig.generation_batch_size). Attach the policy without a "
             "plan; or use AsyncGRPOTrainer with AdaptiveRolloutWorker(rollouts_per_step=), or "
             "verl, whose steps may have different sizes."

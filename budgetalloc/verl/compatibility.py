@@ -6,7 +6,6 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
-from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
 from budgetalloc.training.options import Options
 
 __all__ = ["BUFFER_SEAM", "SEAM", "check_config", "check_decisions", "check_rounds", "check_verl"]
@@ -84,7 +83,7 @@ def check_config(
     filters = (config.algorithm.get("filter_groups") or {}).get("enable", False)
     refills = config.trainer.v1.sampler.get("sync_refill_failed_groups", False)
     shares = "quotas" if options.mixture is None else "mixture"
-    paced = isinstance(policy, Paced)
+    paced = policy.plan != ()
     mode = f"trainer_mode={config.trainer.v1.trainer_mode}"
     if ahead:
         number = "which trains on a number of groups whatever their sizes"
@@ -155,7 +154,7 @@ def check_decisions(
             f"The train dataset has {len(ids)} prompts, and data.train_batch_size is {batch}."
         )
     some = ids[: options.bounds.on_offer(batch, len(ids))]
-    for count in possible_step_sizes(policy, rollouts):
+    for count in {rollouts, *policy.plan}:
         options.bounds.budget(options.generate * count, len(some), group).check(len(some))
     step = policy.begin(some, options.bounds.budget(options.generate * rollouts, len(some), group))
     return step.in_rounds()

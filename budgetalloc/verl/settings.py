@@ -5,9 +5,10 @@ import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from budgetalloc.contrib.pacing import pacing_plan, tuples
 from budgetalloc.errors import (
     BudgetallocError,
     InputError,
@@ -18,9 +19,8 @@ from budgetalloc.errors import (
     shown,
 )
 from budgetalloc.policies import Policy
-from budgetalloc.policies.methods import policy_of, tuples
-from budgetalloc.policies.pacing_policy import Paced, pacing_plan
 from budgetalloc.training.options import Options, other_scale
+from budgetalloc.training.policy_like import policy_of
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
 
@@ -166,7 +166,7 @@ def _paced(policy: Policy, pacing: Any) -> Policy:
         return policy
     check_type("budgetalloc.pacing", pacing, Mapping, "a mapping, as in configs/paced.yaml")
     with _about("budgetalloc.pacing: "):
-        return Paced(**vars(policy), plan=pacing_plan(pacing)[1])
+        return replace(policy, plan=pacing_plan(pacing)[1])
 
 
 def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:

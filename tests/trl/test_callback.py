@@ -10,7 +10,6 @@ from conftest import SAVES, AroundSteps, Watched, attach, logged, low_digit, row
 from datasets import Dataset
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 
@@ -92,7 +91,7 @@ def test_rollouts_that_only_measure_train_nothing(build):
     seen, before = Watched(trainer), []
     step = trainer._compute_loss
     trainer._compute_loss = lambda *a: before.append(trainer.model.lm_head.weight.detach().clone()) or step(*a)
-    trained(trainer, policies.spo(offline=8))
+    trained(trainer, ba.methods.spo(offline=8))
     assert all(set(Counter(prompts).values()) == {8} for prompts in seen.prompts[:3])
     assert len({x for prompts in seen.prompts[:3] for x in prompts}) == 12
     assert all(not batch["advantages"].any() for batch in seen.batches[:3])

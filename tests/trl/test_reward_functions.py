@@ -16,7 +16,6 @@ from tiny_llama import tiny_config, tiny_llama
 from transformers import LlamaForSequenceClassification, TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc import policies
 
 
 def half(completions, **_):
@@ -42,7 +41,7 @@ def columns():
     )
 
 
-@pytest.mark.parametrize("policy", [uneven, policies.pods])
+@pytest.mark.parametrize("policy", [uneven, ba.methods.pods])
 def test_weights_and_missing_scores(build, policy):
     """A rollout's reward is the weighted sum of the functions that scored it."""
     trainer = build(reward=[half, sometimes], reward_weights=[1.0, 2.0], max_steps=3)
@@ -73,7 +72,7 @@ def test_only_scored_rollouts_are_learned_from(build):
 
 @pytest.mark.parametrize(
     ("policy", "candidates"),
-    [(ba.thompson, 1), (policies.reinforce_ada, 1), (policies.pods, 2)],
+    [(ba.thompson, 1), (ba.methods.reinforce_ada, 1), (ba.methods.pods, 2)],
 )
 def test_columns_are_those_of_the_prompt(build, policy, candidates):
     """Also in rounds, with more rollouts than are trained on, and in the table of completions."""
@@ -118,7 +117,7 @@ def better(one, other):
     return 0.5 * ((one[:1] > other[:1]) + (one[:1] >= other[:1]))
 
 
-@pytest.mark.parametrize("policy", [ba.uniform, ba.adaptive, policies.pods])
+@pytest.mark.parametrize("policy", [ba.uniform, ba.adaptive, ba.methods.pods])
 def test_a_judge_of_pairs_gets_the_groups(build, policy):
     """Other functions get them too."""
     groups = []

@@ -22,16 +22,13 @@ from packaging.version import Version
 from trl import GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib import completions
 from budgetalloc.contrib.costs import Costs
 from budgetalloc.contrib.domains import Domains
-from budgetalloc.policies.batch_advantages import batch_advantages
-from budgetalloc.policies.costs.pacing import Horizon, phases
-from budgetalloc.policies.pacing_policy import Paced
-from budgetalloc.policies.posterior_baseline import sums_of
+from budgetalloc.contrib.pacing import Horizon, phases
+from budgetalloc.policies.batch_advantages import batch_advantages, sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 
@@ -215,7 +212,7 @@ def in_rounds(view):
 POLICIES = {
     "rounds": lambda: ba.Policy("rounds", in_rounds, ba.BetaEstimator()),
     "uniform": ba.uniform,
-    "pods": lambda: policies.pods(generate=2),
+    "pods": lambda: ba.methods.pods(generate=2),
 }
 
 
@@ -404,9 +401,9 @@ def test_costs_are_learned_and_saved(build):
         ({"caps": 4}, ba.InputError, "caps= is no option, did you mean cap"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
         (
-            {"policy": Paced(**vars(ba.adaptive()), plan=(8,))},
+            {"policy": replace(ba.adaptive(), plan=(8,))},
             ba.UnsupportedError,
-            r"is Paced: give the worker .* rollouts_per_step=",
+            r"has a plan: give the worker .* rollouts_per_step=",
         ),
         (
             {"candidates": 2, "domain": "subject", "quotas": {"math": (0, 1)}},

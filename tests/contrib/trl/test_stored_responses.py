@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.contrib.stored_responses import BUFFER_FILE, CorrectResponseBuffer, SelectiveSampleBuffer, Stored
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.batch_merge import select_rows
@@ -293,7 +292,7 @@ def test_old_log_probabilities_are_those_of_the_model_that_wrote_the_row(build, 
 def test_stored_rows_replace_rows_without_signal_and_the_batch_keeps_its_size(build, ledger, policy):
     """Also after a policy's choice among more rollouts. Beliefs and ledger count each fresh rollout once."""
     options = {"ledger": ledger, "baseline": "group", "scale": "group", "weight": "rollout"}
-    chosen = policies.dapo(group=4, generate=2, seed=1) if policy == "dapo" else getattr(ba, policy)(seed=1)
+    chosen = ba.methods.dapo(group=4, generate=2, seed=1) if policy == "dapo" else getattr(ba, policy)(seed=1)
     run = Run(build, SelectiveSampleBuffer(seed=1), chosen, options).train()
     log = ba.Ledger.read(ledger)
     metrics = logged(run.trainer, "budgetalloc/reused")
@@ -435,7 +434,7 @@ def test_correct_responses_are_those_with_success(build, success):
 
 @pytest.mark.parametrize("option", ["stop_gradient", "recompute"])
 def test_correct_responses_replace_wrong_ones_of_all_rounds_of_a_step(build, option):
-    policy = policies.ar3po(group=4, seed=1)
+    policy = ba.methods.ar3po(group=4, seed=1)
     run = Run(build, CorrectResponseBuffer(option=option, seed=1), policy, **{**SAME_PROMPTS, "max_steps": 3}).train()
     assert max(len(each) for each in run.fresh) > 1
     assert sum(len(swap.rows) for swap in run.chosen) > 0
