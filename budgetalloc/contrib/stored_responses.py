@@ -200,11 +200,8 @@ class CorrectResponseBuffer(Buffer):
     ) -> Substitution:
         """Replaces a wrong response by a stored correct one for each prompt without any success.
 
-        Args:
-            ids_R: The prompt of each rollout of the step, with all its rounds.
-            rewards_R: Rewards; NaN is no reward, and is never replaced.
-            success_R: Success; NaN for none.
-            step: The current step, which must not decrease.
+        The rollouts are those of the whole step, with all its rounds. A reward or success of NaN is
+        none, and is never replaced. `step` must not decrease.
         """
         self.advance(step)
         kept: dict[Id, list[Stored]] = {}
@@ -296,9 +293,7 @@ class Reuse:
     computes them for every batch, in one more forward pass per step. `CorrectResponseBuffer` needs
     none: its rows count as on-policy, or are masked.
 
-    Args:
-        trainer: The `GRPOTrainer`.
-        buffer: Stores and chooses responses. Its steps are those of `trainer.state.global_step`.
+    The buffer's steps are those of `trainer.state.global_step`.
     """
 
     def __init__(self, trainer: Any, buffer: Buffer) -> None:
@@ -322,14 +317,9 @@ class Reuse:
     def put_back(
         self, output: dict[str, Any], swap: Substitution, advantages_R: FloatArray
     ) -> dict[str, Any]:
-        """The batch with stored responses in place of the wrong ones, or without either
-        ("stop_gradient").
-
-        Args:
-            output: TRL's batch, with advantages of 0 in the rows to be replaced.
-            swap: The result of `substitute`.
-            advantages_R: Advantages from the rewards after the substitution.
-        """
+        """TRL's batch with stored responses in place of the wrong ones, or without either
+        ("stop_gradient"). The wrong ones have advantages of 0 there; `advantages_R` are those from
+        the rewards after the substitution."""
         if not len(swap.rows):
             return output
         assert isinstance(self.buffer, CorrectResponseBuffer)
@@ -347,14 +337,8 @@ class Reuse:
         return select_rows(merge_rounds([output, stored], pad_id), source_R)
 
     def refill(self, output: dict[str, Any], batch: Rollouts, kept_R: IntArray) -> dict[str, Any]:
-        """Skywork R1V2: the batch with stored samples in place of rows without signal; stores the
-        rows with signal.
-
-        Args:
-            output: TRL's batch.
-            batch: The record of the step.
-            kept_R: The rollouts of `batch` that are the rows of `output`.
-        """
+        """Skywork R1V2: TRL's batch with stored samples in place of rows without signal; stores the
+        rows with signal. `kept_R` are the rollouts of `batch` that are its rows."""
         if not isinstance(self.buffer, SelectiveSampleBuffer):
             return output
         advantages_R = np.where(_in_loss(output), output["advantages"].cpu().double().numpy(), 0.0)

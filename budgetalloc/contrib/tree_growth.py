@@ -91,8 +91,7 @@ def grow(
     Args:
         engine: Generates.
         prompts_P: The tokens of each prompt.
-        counts_P: Rollouts of each prompt, at least 1.
-        roots_P: How many of them begin at the prompt, from 1 to the count.
+        counts_P, roots_P: Rollouts of each prompt, and how many of them begin at the prompt.
         points: The lengths at which rollouts may branch, increasing.
         longest: Most tokens of a rollout.
         ends: Whether these tokens end a rollout.

@@ -224,13 +224,9 @@ def _shares(leaves: Sequence[Leaf]) -> list[float]:
 
 def aepo_split(k: int, entropy_root: float, entropy_tool: float) -> tuple[int, int]:
     """Rollouts from scratch and branches: m = k sigmoid(H_root - H_tool), at least 1, and k - m
-    (AEPO, arXiv 2510.14545).
+    (AEPO, arXiv 2510.14545). The entropies are means at the question, and after tool calls.
 
     We did not find the paper's factor of the difference; 1 is a guess.
-
-    Args:
-        k: Rollouts of the prompt, at least 1.
-        entropy_root, entropy_tool: Mean entropies at the question, and after tool calls.
 
     >>> aepo_split(16, 1.0, 1.0), aepo_split(16, 2.0, 0.5), aepo_split(16, 0.0, 9.0)
     ((8, 8), (13, 3), (1, 15))
@@ -241,14 +237,11 @@ def aepo_split(k: int, entropy_root: float, entropy_tool: float) -> tuple[int, i
 
 
 def aepo_branch_probability(entropy_change: ArrayLike, consecutive: ArrayLike) -> FloatArray:
-    """Probability of a branch at a tool step, (1/2 + dH/5) (1 - l/4) (AEPO, arXiv 2510.14545).
+    """Probability of a branch at a tool step, (1/2 + dH/5) (1 - l/4) (AEPO, arXiv 2510.14545), with
+    the change of the entropy dH and l branches in a row.
 
     Each factor is clipped to [0, 1]. We did not find the paper's penalty; 1/4 is a guess. 1/2 and
     1/5 are those of the predecessor's code (ARPO).
-
-    Args:
-        entropy_change: dH at the step, any shape.
-        consecutive: l, branches in a row on the trajectory, broadcast against `entropy_change`.
 
     >>> aepo_branch_probability([0.5, 0.5, 0.5, -1.0], [0, 1, 4, 0])
     array([0.6 , 0.45, 0.  , 0.3 ])
@@ -269,11 +262,8 @@ def latr_split(rollouts: int, step: int, schedule: Mapping[int, float]) -> tuple
 
 
 class _Transformers:
-    """`generate` with one cache for all rows. A branch gets a copy of its parent's cache, so no
-    prefix is recomputed.
-
-    Every row has the same number of tokens, because rows that ended are left out by `select`.
-    """
+    """`generate` with one cache for all rows, which have equally many tokens: `select` leaves out
+    rows that ended. A branch gets a copy of its parent's cache, so no prefix is recomputed."""
 
     def __init__(self, trainer: Any, entropies: bool) -> None:
         self.trainer, self.entropies = trainer, entropies

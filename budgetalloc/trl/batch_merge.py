@@ -38,11 +38,8 @@ _FILL: dict[str, tuple[str, float] | None] = {
 
 
 def merge_rounds(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
-    """The batches of several rounds as one, padded to the longest row.
-
-    Raises:
-        UnsupportedError: a batch holds something that cannot be merged row by row, such as images.
-    """
+    """The batches of several rounds as one, padded to the longest row; raises `UnsupportedError` if
+    one holds something that cannot be merged row by row, such as images."""
     if len(outputs) == 1:
         return outputs[0]
     _check_names([_by_row(output) for output in outputs])
@@ -58,16 +55,12 @@ def gather_rounds(
     outputs: Sequence[dict[str, Any]], sizes: Sequence[int], accelerator: Any, pad_token_id: int
 ) -> dict[str, Any]:
     """The batches of several rounds as one, with the rows of all processes in the order of the
-    requests.
+    requests; all processes raise if one does.
 
     Args:
         outputs: This process's share of each round, with the fillers.
         sizes: The rows of each round, all processes together and without the fillers.
-        accelerator: The trainer's accelerator.
-        pad_token_id: Pads the token ids.
-
-    Raises:
-        UnsupportedError: As in `merge_rounds`; all processes raise if one does.
+        accelerator, pad_token_id: Of the trainer.
     """
     _check_names(gather_object([_by_row(output) for output in outputs]))
     mine = merge_rounds(outputs, pad_token_id)
@@ -91,7 +84,7 @@ def _places(sizes: Sequence[int], processes: int) -> IntArray:
     """The positions of the rounds' rows among the gathered rows, which are ordered by process, then
     by round.
 
-    >>> _places([4, 3], 2)  # the first process has rows 0, 1 of the first round and 0, 1 of the second
+    >>> _places([4, 3], 2)  # the first process has rows 0, 1 of both rounds
     array([0, 1, 4, 5, 2, 3, 6])
     """
     shares = [-(-size // processes) for size in sizes]

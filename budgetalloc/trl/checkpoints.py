@@ -69,11 +69,9 @@ class PolicyState:
 def with_save(
     trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]
 ) -> Callable[..., None]:
-    """Wraps the trainer's `_save_checkpoint`, for which TRL has no callback event: `also_save`
-    writes into the checkpoint's folder first, if `applies()`.
-
-    transformers writes TRAINER_STATE_NAME last, so a folder with this file is complete.
-    """
+    """Wraps the trainer's `_save_checkpoint`, which has no callback event: `also_save` writes into
+    the checkpoint's folder first, if `applies()`. transformers writes TRAINER_STATE_NAME last, so a
+    folder with this file is complete."""
     save = trainer._save_checkpoint
 
     @wraps(save)
@@ -137,11 +135,7 @@ def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
 
 def newest_complete_or_error(output_dir: str) -> str | bool:
     """The checkpoint for `resume_from_checkpoint=True`; True if there is none, for which
-    transformers raises.
-
-    Raises:
-        StateError: all checkpoints of the folder are incomplete.
-    """
+    transformers raises. Raises `StateError` if all are incomplete."""
     newest, folders = last_checkpoint(output_dir), _folders(output_dir)
     if newest is None and folders:
         raise StateError(
@@ -155,8 +149,9 @@ def newest_complete_or_error(output_dir: str) -> str | bool:
 def _folders(output_dir: str | os.PathLike[str]) -> list[Path]:
     """All checkpoints, newest first."""
     folders = Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-    numbered = [(x.name.rpartition("-")[2], x) for x in folders if x.is_dir()]
-    return [x for _, x in sorted([(int(n), x) for n, x in numbered if n.isdecimal()], reverse=True)]
+    numbered = {x: x.name.rpartition("-")[2] for x in folders if x.is_dir()}
+    whole = [x for x, number in numbered.items() if number.isdecimal()]
+    return sorted(whole, key=lambda x: int(numbered[x]), reverse=True)
 
 
 def restore_order(trainer: Any, loader: Any) -> None:

@@ -33,14 +33,7 @@ def from_rank_0(
     """The result of `compute` in process 0, in all processes. If it raises, all raise.
 
     The result is broadcast as a tensor of fixed size, because a pickled object needs a second
-    broadcast, of its size.
-
-    Args:
-        accelerator: Of this process.
-        compute: Called in process 0.
-        encode: Writes a result as at most `most` integers.
-        decode: Reads these integers in the other processes.
-        most: The same in all processes.
+    broadcast, of its size: `encode` writes it as at most `most` integers, which `decode` reads.
     """
     if accelerator.num_processes == 1:
         return compute()

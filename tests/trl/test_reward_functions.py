@@ -1,7 +1,6 @@
 """Reward functions of every kind get the columns of the prompt that they score."""
 
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -54,20 +53,6 @@ def test_weights_and_missing_scores(build, policy):
             for row, ids in zip(each.scored, each.completion_ids, strict=True)
         ]
     assert logged(trainer, "reward") == pytest.approx([total(trainer, each).mean() for each in made], abs=1e-5)
-
-
-def test_only_scored_rollouts_are_learned_from(build):
-    trainer = build(reward=sometimes, max_steps=3)
-    callback, made = train(trainer, replace(uneven(), estimator=ba.BetaEstimator(discount=1.0, idle=1.0)))
-    assert_in_place(trainer, callback, made)
-    rewards = np.concatenate([total(trainer, each) for each in made])
-    assert 0 < np.isnan(rewards).sum() < len(rewards)
-    for each in made:
-        unscored = np.isnan(total(trainer, each))
-        advantages = np.concatenate([batch["advantages"].numpy() for batch in each.learned])
-        assert (advantages == 0).sum() >= unscored.sum()
-    learned = callback.policy.estimator.state_dict()["evidence"].sum()
-    assert learned == pytest.approx((~np.isnan(rewards)).sum())
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_beliefs_learn_success_and_the_range_is_learned(build, ledger):
 
 
 def test_counts_follow_all_rewards_and_samples_are_right(build, server, ledger):
-    worker = AdaptiveRolloutWorker("adaptive", reward_funcs=low_digit, ledger=ledger, ahead=0)
+    worker = AdaptiveRolloutWorker(reward_funcs=low_digit, ledger=ledger, ahead=0, metrics="all")
     trainer = build(worker)
     before = weights(trainer)
     finish(worker, trainer)
