@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies.methods import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
+from budgetalloc.methods.table import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
 
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
@@ -119,11 +119,11 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
     times, candidates = ([known[key] for known in measured.values() if key in known] for key in TIMES)
     lines = [
-        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/policies/methods.py: do not edit. -->",
+        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/methods/table.py: do not edit. -->",
         "",
         "# Methods",
         "",
-        f"The {len(METHODS)} allocation methods of `budgetalloc.policies`, {published()} of them published: the rule "
+        f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: the rule "
         "of each, its source, what it asks of a trainer, and [how it learned](#learning). To choose one, read "
         "[Choose a policy](docs/choose.md). p is a prompt's pass rate, n its number of rollouts.",
         "",

@@ -21,7 +21,7 @@ from budgetalloc.errors import (
     shown,
 )
 
-__all__ = ["PACING", "DualPrice", "Horizon", "constant", "pacing_plan", "phases"]
+__all__ = ["PACING", "DualPrice", "Horizon", "constant", "pacing_plan", "phases", "tuples"]
 
 
 @dataclass(frozen=True)
@@ -232,9 +232,7 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
     check_choice("name", name := given.get("name"), ("constant", "phases"))
     if missing := [key for key in ("rollouts", "steps") if key not in given]:
         raise InputError(f"give {' and '.join(missing)}.")
-    parts = given.get("parts")
-    if isinstance(parts, list):  # a file has lists
-        parts = tuple(tuple(x) if isinstance(x, list) else x for x in parts)
+    parts = tuples(given.get("parts"))
     if (parts is None) != (name == "constant"):
         raise InputError(
             f"parts={parts!r}: phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none."
@@ -243,3 +241,12 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
     horizon = Horizon(**{"low": given.get("quantum", 1)} | bounds)
     rule = partial(constant, horizon) if parts is None else partial(phases, horizon, parts)
     return {"name": name, **asdict(horizon), "parts": parts}, tuple(horizon.plan(rule))
+
+
+def tuples(value: Any) -> Any:
+    """The value with its lists replaced by tuples, as in the defaults of functions.
+
+    >>> tuples([[100, 1.0], [50, 2.0]])
+    ((100, 1.0), (50, 2.0))
+    """
+    return tuple(map(tuples, value)) if isinstance(value, list) else value

@@ -19,7 +19,6 @@ from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.domain_learning import quotas_of_prompts
@@ -28,6 +27,7 @@ from budgetalloc.training.learned import Learned
 from budgetalloc.training.log_writer import LogWriter, known_texts
 from budgetalloc.training.open_step import OpenStep, Round, check_rows
 from budgetalloc.training.options import Options
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
 from budgetalloc.training.single_thread import Exclusive
 

@@ -21,10 +21,10 @@ from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget
 from budgetalloc.errors import InputError, shown
 from budgetalloc.policies import Policy
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import of_advantages
 from budgetalloc.training.options import Options
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompts import Prompts
 
 __all__ = [

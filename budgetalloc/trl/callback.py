@@ -14,12 +14,12 @@ from budgetalloc.contrib.mixture import Mixture, Rule
 from budgetalloc.contrib.prices import Seconds
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.costs import Cost
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
@@ -99,7 +99,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         fallback: Whether groups become uniform while the beliefs or the advantages of a posterior
             baseline stay out of bounds (`training.rails`). The policy continues to learn, and
             decides again afterwards. False only warns.
-        hint: For `policies.on_all_fail`: a function from a dataset row to the row with a hint in
+        hint: For `methods.on_all_fail`: a function from a dataset row to the row with a hint in
             its prompt. Rollouts with a hint belong to their prompt's group, are trained on with the
             hint, and are logged as "ID (hinted)".
         buffer: A `SelectiveSampleBuffer` or a `CorrectResponseBuffer` of

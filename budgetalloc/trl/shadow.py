@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from budgetalloc.errors import BudgetallocError, UnsupportedError
-from budgetalloc.policies.methods import PolicyLike
+from budgetalloc.training.policy_like import PolicyLike
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from budgetalloc.contrib.pacing import pacing_plan
+from budgetalloc.contrib.pacing import pacing_plan, tuples
 from budgetalloc.errors import (
     BudgetallocError,
     InputError,
@@ -18,8 +18,8 @@ from budgetalloc.errors import (
     shown,
 )
 from budgetalloc.policies import Policy
-from budgetalloc.policies.methods import policy_of, tuples
 from budgetalloc.training.options import PLAIN, Options, other_scale
+from budgetalloc.training.policy_like import policy_of
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
 from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch

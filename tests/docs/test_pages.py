@@ -20,7 +20,7 @@ from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.cli.commands.recipe import RECIPES
 from budgetalloc.cli.parser import parser
 from budgetalloc.contrib.mixture_rules import Adept, Learn
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.methods.table import METHODS
 from budgetalloc.policies.quotas import Quotas
 from budgetalloc.training.cost_budget import CostBudget
 from budgetalloc.training.costs import Costs

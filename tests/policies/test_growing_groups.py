@@ -9,8 +9,8 @@ from policy_steps import play
 
 import budgetalloc as ba
 from budgetalloc import Budget, InputError, UnsupportedError, policies
+from budgetalloc.methods.table import METHODS
 from budgetalloc.policies.growing_groups import expected_sizes
-from budgetalloc.policies.methods import METHODS
 
 IDS = list(range(13))
 GROWING = {method.name: method.build for method in METHODS if method.build(seed=0).needs.by_group} | {
@@ -128,7 +128,7 @@ def test_the_last_round_is_for_groups_that_want_more_and_then_for_new_ones():
 
 def test_what_cannot_grow_is_refused():
     with pytest.raises(UnsupportedError, match="needs a policy that decides once a step"):
-        policies.growing(policies.hora()).begin(["a", "b"], Budget(16)).request()
+        policies.growing(ba.methods.hora()).begin(["a", "b"], Budget(16)).request()
     with pytest.raises(InputError, match="most"):
         policies.growing(ba.uniform(), first=4, most=3)
     with pytest.raises(InputError, match=r"running=\['a'\]: uniform.* waits for all rollouts"):

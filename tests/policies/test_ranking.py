@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget
+from budgetalloc.methods.depo import depo
+from budgetalloc.methods.gates import gate
+from budgetalloc.methods.greso import greso
+from budgetalloc.methods.masa import masa
+from budgetalloc.methods.mopps import mopps
+from budgetalloc.methods.pvpo import pvpo
 from budgetalloc.policies.composition import spend
-from budgetalloc.policies.gates import gate
-from budgetalloc.policies.published.which_prompts.depo import depo
-from budgetalloc.policies.published.which_prompts.greso import greso
-from budgetalloc.policies.published.which_prompts.masa import masa
-from budgetalloc.policies.published.which_prompts.mopps import mopps
-from budgetalloc.policies.published.which_prompts.pvpo import pvpo
 from budgetalloc.policies.ranking import ranked, top
 
 RANKED = {"mopps": mopps, "depo": depo, "greso": greso, "gate": gate, "masa": masa, "pvpo": pvpo}

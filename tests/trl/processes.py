@@ -51,9 +51,9 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
         {},
     ),
     "odd": (policy_of_rounds, {}, {**REUSED, "log_completions": True}),
-    "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
-    "dapo": (lambda: policies.dapo(group=4, generate=3, seed=1), {}, {}),
-    "pods": (lambda: policies.pods(seed=1), {}, {}),
+    "reinforce_ada": (lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
+    "dapo": (lambda: ba.methods.dapo(group=4, generate=3, seed=1), {}, {}),
+    "pods": (lambda: ba.methods.pods(seed=1), {}, {}),
     "sequential": (lambda: policies.sequential(ba.adaptive(), share=0.5), {}, {}),  # its baseline depends on the round
 }
 NAMES = {"1": tuple(RUNS), "2": tuple(RUNS), "4": ("plain", "adaptive", "odd", "dapo"), "fsdp2": ("adaptive", "odd")}
@@ -187,7 +187,7 @@ def led(folder: Path, name: str, rank: int) -> dict[str, Any]:
         "rounds": lambda: replace(
             policy_of_rounds(rounds, generate=2), keep=lambda _, __, rows, *more: np.arange(rows)
         ),
-        "keep": lambda: replace(policies.pods(generate=2), keep=first_or_last),
+        "keep": lambda: replace(ba.methods.pods(generate=2), keep=first_or_last),
     }[name]()
     trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
     trainer.train()

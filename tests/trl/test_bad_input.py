@@ -9,7 +9,7 @@ from conftest import attach, rows, trained
 from datasets import Dataset
 
 import budgetalloc as ba
-from budgetalloc import BudgetError, InputError, UnsupportedError, policies
+from budgetalloc import BudgetError, InputError, UnsupportedError
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.checks import SEAM
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer
@@ -198,7 +198,7 @@ def test_uniform_needs_neither_one_aggregation_nor_more_than_a_batch_of_rows(bui
     ],
 )
 def test_a_rule_that_chooses_another_number_of_rows(build, chosen, message):
-    policy = replace(policies.pods(generate=2), keep=lambda ids_R, rewards_R, rows, *_: chosen(rows))
+    policy = replace(ba.methods.pods(generate=2), keep=lambda ids_R, rewards_R, rows, *_: chosen(rows))
     trainer = attach(build(), policy).trainer
     with pytest.raises(InputError, match=message):
         trainer.train()

@@ -10,7 +10,6 @@ from conftest import SAVES, AroundSteps, Watched, attach, logged, low_digit, row
 from datasets import Dataset
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 
@@ -103,7 +102,7 @@ def test_rollouts_that_only_measure_train_nothing(build):
     seen, before = Watched(trainer), []
     step = trainer._compute_loss
     trainer._compute_loss = lambda *a: before.append(trainer.model.lm_head.weight.detach().clone()) or step(*a)
-    trained(trainer, policies.spo(offline=8))
+    trained(trainer, ba.methods.spo(offline=8))
     assert all(set(Counter(prompts).values()) == {8} for prompts in seen.prompts[:3])
     assert len({x for prompts in seen.prompts[:3] for x in prompts}) == 12
     assert all(not batch["advantages"].any() for batch in seen.batches[:3])
@@ -204,7 +203,7 @@ def test_baselines_are_subtracted_from_rewards_under_every_scale(build, baseline
 
 
 def test_rollouts_that_only_measure_have_no_baseline(build):
-    callback = trained(build(max_steps=1), policies.spo(offline=4))
+    callback = trained(build(max_steps=1), ba.methods.spo(offline=4))
     assert np.isnan(callback.options.advantages(callback.batch).baseline_R).all()
 
 

@@ -15,7 +15,6 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl.checkpoints import last_checkpoint
 from budgetalloc.trl.checks import HELD
@@ -132,7 +131,7 @@ def test_a_step_that_fails_in_its_second_round_teaches_nothing(build, ledger, be
             raise ZeroDivisionError
         return low_digit(completions)
 
-    policy = policies.reinforce_ada(group=4, stages=3, seed=1)
+    policy = ba.methods.reinforce_ada(group=4, stages=3, seed=1)
     with pytest.raises(ZeroDivisionError):
         trained(build(reward=reward), policy, ledger=ledger)
     assert len(begun) == 2
@@ -158,7 +157,7 @@ def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build
 
 def test_a_keep_rule_that_raises_leaves_no_step_in_the_ledger(build, ledger):
     """`keep` is the last part of a step that can fail, and runs before the ledger is written."""
-    trainer, policy, asked = build(), policies.pods(generate=2, seed=1), []
+    trainer, policy, asked = build(), ba.methods.pods(generate=2, seed=1), []
     keep = policy.keep
 
     def fails_in_step_1(*arguments):
@@ -249,7 +248,7 @@ class Remove(TrainerCallback):
             self.step = None  # once
 
 
-@pytest.mark.parametrize("policy", [ba.knapsack, ba.adaptive, policies.pods])
+@pytest.mark.parametrize("policy", [ba.knapsack, ba.adaptive, ba.methods.pods])
 def test_a_callback_that_is_removed_during_a_run_detaches(build, caplog, policy):
     """From then on every prompt gets TRL's number of rollouts, and checkpoints hold no beliefs."""
     groups = []
@@ -297,7 +296,7 @@ def test_the_state_of_another_policy_warns(build, saved, caplog):
 
 def test_the_state_of_another_policy_is_refused_if_it_lacks_a_part_of_this_ones(build, saved):
     with pytest.raises(ba.StateError, match="is damaged, or another policy saved it"):
-        resumed(build, policies.cero())
+        resumed(build, ba.methods.cero())
 
 
 def test_prompts_removed_from_the_dataset_are_not_offered_and_not_forgotten(build, saved):

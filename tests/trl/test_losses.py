@@ -11,7 +11,6 @@ from test_surface import assert_in_place, even_sum, log_probabilities, train, un
 from trl import GRPOConfig
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
@@ -91,7 +90,7 @@ def test_importance_sampling_is_of_the_row_it_weighs(build, level):
     assert checked == [16, 16]
 
 
-@pytest.mark.parametrize("policy", [uneven, policies.dapo])
+@pytest.mark.parametrize("policy", [uneven, ba.methods.dapo])
 def test_truncated_completions_are_masked_and_still_count_in_their_group(build, policy):
     """TRL masks the tokens of a completion without an end; its reward stays in the statistics of its prompt."""
     trainer = build(reward=even_sum, mask_truncated_completions=True, max_completion_length=8, max_steps=3)

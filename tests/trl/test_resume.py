@@ -4,13 +4,12 @@ import pytest
 from conftest import SAVES, Watched, rows, same_weights, trained, weights
 
 import budgetalloc as ba
-from budgetalloc import policies
 
 ONE_CANDIDATE = {
     "uniform": lambda: ba.uniform(seed=3),
     "knapsack": lambda: ba.knapsack(seed=3),
-    "pods": lambda: policies.pods(generate=2, seed=3),
-    "xrpo": lambda: policies.xrpo(seed=3),
+    "pods": lambda: ba.methods.pods(generate=2, seed=3),
+    "xrpo": lambda: ba.methods.xrpo(seed=3),
 }
 
 

@@ -17,7 +17,6 @@ from tiny_llama import tiny_config, tiny_llama
 from transformers import LlamaForSequenceClassification, TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.training.prompts import prompt_hash
 
 
@@ -49,7 +48,7 @@ def columns():
     )
 
 
-@pytest.mark.parametrize("policy", [uneven, policies.pods])
+@pytest.mark.parametrize("policy", [uneven, ba.methods.pods])
 def test_weights_and_missing_scores(build, policy):
     """A rollout's reward is the weighted sum of the functions that scored it."""
     trainer = build(reward=[half, sometimes], reward_weights=[1.0, 2.0], max_steps=3)
@@ -93,7 +92,7 @@ def test_asynchronous_functions_among_others(build):
 
 @pytest.mark.parametrize(
     ("policy", "candidates"),
-    [(ba.thompson, 1), (ba.thompson, 2), (ba.adaptive, "all"), (policies.reinforce_ada, 1), (policies.pods, 2)],
+    [(ba.thompson, 1), (ba.thompson, 2), (ba.adaptive, "all"), (ba.methods.reinforce_ada, 1), (ba.methods.pods, 2)],
 )
 def test_columns_are_those_of_the_prompt(build, policy, candidates):
     """Also in rounds, with more rollouts than are trained on, and in the table of completions."""
@@ -138,7 +137,7 @@ def better(one, other):
     return 0.5 * ((one[:1] > other[:1]) + (one[:1] >= other[:1]))
 
 
-@pytest.mark.parametrize("policy", [ba.uniform, ba.knapsack, ba.adaptive, policies.reinforce_ada, policies.pods])
+@pytest.mark.parametrize("policy", [ba.uniform, ba.knapsack, ba.adaptive, ba.methods.reinforce_ada, ba.methods.pods])
 def test_a_judge_of_pairs_gets_the_groups(build, policy):
     """Other functions get them too."""
     groups = []

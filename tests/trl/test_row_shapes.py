@@ -18,7 +18,6 @@ from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGener
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -363,7 +362,7 @@ def test_pictures_stay_with_their_rollouts(build, policy):
             assert float(batch["advantages"][at]) == pytest.approx(expected[name, tuple(ids)], abs=1e-4)
 
 
-@pytest.mark.parametrize("policy", [policies.reinforce_ada, policies.dapo, policies.pods])
+@pytest.mark.parametrize("policy", [ba.methods.reinforce_ada, ba.methods.dapo, ba.methods.pods])
 def test_pictures_are_refused_in_rounds_and_if_only_some_rows_are_trained_on(build, policy):
     trainer = seeing(build, lambda completions, **_: [float(n % 2) for n in range(len(completions))])
     with pytest.raises(ba.UnsupportedError, match=r"images|pixel_values"):

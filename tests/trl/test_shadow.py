@@ -50,7 +50,7 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize(
-    ("policy", "shadow"), [(ba.uniform, "adaptive"), (ba.adaptive, "uniform"), (ba.knapsack, policies.dapo)]
+    ("policy", "shadow"), [(ba.uniform, "adaptive"), (ba.adaptive, "uniform"), (ba.knapsack, ba.methods.dapo)]
 )
 def test_the_run_is_the_same_to_the_bit_also_after_a_resume(build, policy, shadow):
     alone, watched = run(build, policy()), run(build, policy(), shadow=shadow)

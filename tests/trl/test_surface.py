@@ -12,7 +12,6 @@ from transformers import LlamaForCausalLM
 from trl import GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.policies import Needs
 
 
@@ -176,7 +175,7 @@ def log_probabilities(model, batch):
     return every[:, -batch["completion_ids"].shape[1] :] * batch["completion_mask"]
 
 
-@pytest.mark.parametrize("policy", [uneven, policies.reinforce_ada])
+@pytest.mark.parametrize("policy", [uneven, ba.methods.reinforce_ada])
 def test_a_reference_model_scores_the_rows_that_are_trained_on(build, model_folder, policy):
     """Also after rounds are merged."""
     trainer = build(

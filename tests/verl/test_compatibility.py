@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.verl.compatibility import (
     BUFFER_SEAM,
     SEAM,
@@ -111,11 +110,11 @@ def decisions(policy, ids=32, rollouts=32, group=4, **given):
 
 def test_policies_in_rounds_need_rewards_within_the_step():
     assert not decisions(ba.thompson())
-    assert decisions(policies.ar3po(group=4))
+    assert decisions(ba.methods.ar3po(group=4))
 
     def rounds(enable=False, pool=False, ahead=False, **given):
         model = Node(reward_model=Node(enable=enable, enable_resource_pool=pool))
-        check_rounds(Node(reward=model, **config(**given)), policies.ar3po(), ahead=ahead)
+        check_rounds(Node(reward=model, **config(**given)), ba.methods.ar3po(), ahead=ahead)
 
     rounds()
     rounds(enable=True, pool=True)

@@ -62,12 +62,12 @@ def test_costs_are_tokens_or_what_agent_loops_report():
         ({"policy": 3}, "budgetalloc.policy=3: give a name"),
         ({"policy": {"name": "knapsack", "sed": 1}}, r"knapsack\(sed=\) is unknown, did you mean seed\?"),
         ({"policy": {"name": "budgetalloc.knapsack", "sed": 1}}, "was called and raised TypeError, .*'sed'"),
-        ({"policy": "dump"}, r"policy='dump' needs the function domain_of=.*budgetalloc.policies.dump\(domain_of"),
+        ({"policy": "dump"}, r"policy='dump' needs the function domain_of=.*budgetalloc.methods.dump\(domain_of"),
         ({"policy": {"seed": 1}}, "give a name of `budgetalloc methods`, or a mapping"),
         ({"policy": "no_such_module.build"}, "cannot be imported: No module named 'no_such_module'"),
         ({"policy": "budgetalloc.no_such"}, "cannot be imported: module 'budgetalloc' has no attribute 'no_such'"),
         (
-            {"policy": "budgetalloc.policies.methods.published"},
+            {"policy": "budgetalloc.methods.table.published"},
             r"policy=<function published .* returned \d+ of type int: give a policy such as ba.adaptive",
         ),
         ({"pacing": "phases"}, "budgetalloc.pacing='phases' is of type str: give a mapping"),
@@ -154,7 +154,7 @@ def test_lists_of_a_configuration_become_tuples():
 
 
 def test_a_policy_of_the_user_s_own_is_imported():
-    assert build({"name": "budgetalloc.policies.published.which_prompts.mopps.mopps", "seed": 2}).seed == 2
+    assert build({"name": "budgetalloc.methods.mopps.mopps", "seed": 2}).seed == 2
 
 
 def test_success_may_be_an_entry_of_the_reward_function_s_dictionary():

@@ -14,7 +14,6 @@ from budgetalloc.contrib.mixture import Mixture, Rule
 from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.admission import Admission, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
@@ -22,6 +21,7 @@ from budgetalloc.training.costs import Cost
 from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session

@@ -9,7 +9,6 @@ import torch
 from conftest import SAVES, AroundSteps, attach, fresh_model, logged, low_digit, rows, same_weights, weights
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.batch_merge import select_rows
 from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
@@ -152,7 +151,7 @@ def test_fresh_rows_have_a_ratio_of_1_in_the_loss_and_stored_ones_their_own(buil
 @pytest.mark.parametrize("policy", ["uniform", "thompson", "adaptive", "pods", "dapo"])
 def test_stored_rows_replace_rows_without_signal_and_the_batch_keeps_its_size(build, ledger, policy):
     """Also after a policy's choice among more rollouts. Beliefs and ledger count each fresh rollout once."""
-    chosen = {"pods": policies.pods, "dapo": lambda seed: policies.dapo(group=4, generate=2, seed=seed)}
+    chosen = {"pods": ba.methods.pods, "dapo": lambda seed: ba.methods.dapo(group=4, generate=2, seed=seed)}
     made = chosen.get(policy) or getattr(ba, policy)
     options = {"ledger": ledger, "baseline": "group", "scale": "group", "weight": "rollout"}
     run = Run(build, SelectiveSampleBuffer(seed=1), made(seed=1), options).train()
@@ -322,7 +321,7 @@ def test_correct_responses_are_those_with_success(build, success):
 
 @pytest.mark.parametrize("option", ["stop_gradient", "recompute"])
 def test_correct_responses_replace_wrong_ones_of_all_rounds_of_a_step(build, option):
-    policy = policies.ar3po(group=4, seed=1)
+    policy = ba.methods.ar3po(group=4, seed=1)
     run = Run(build, CorrectResponseBuffer(option=option, seed=1), policy, **{**SAME_PROMPTS, "max_steps": 3}).train()
     assert max(len(each) for each in run.fresh) > 1
     assert sum(len(swap.rows) for swap in run.chosen) > 0

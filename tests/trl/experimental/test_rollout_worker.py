@@ -22,7 +22,6 @@ from packaging.version import Version
 from trl import GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib.pacing import Horizon, phases
@@ -213,9 +212,9 @@ def in_rounds(view):
 
 POLICIES = {
     "rounds": lambda: ba.Policy("rounds", in_rounds, ba.BetaEstimator()),
-    "reinforce_ada": lambda: policies.reinforce_ada(group=4, stages=2),
+    "reinforce_ada": lambda: ba.methods.reinforce_ada(group=4, stages=2),
     "uniform": ba.uniform,
-    "pods": lambda: policies.pods(generate=2),
+    "pods": lambda: ba.methods.pods(generate=2),
 }
 
 
@@ -644,14 +643,14 @@ def test_a_server_that_dies_costs_the_rows_that_had_not_come_and_then_ends_the_r
 def test_more_rollouts_than_are_trained_on_are_chosen_from_all_that_came(build, server, ledger):
     """Not from those that came first; rollouts that were lost are made up for."""
     server.hangs = lambda asked: asked["seed"] % 16 == 0
-    worker = AdaptiveRolloutWorker(policies.pods(generate=2), reward_funcs=low_digit, ledger=ledger)
+    worker = AdaptiveRolloutWorker(ba.methods.pods(generate=2), reward_funcs=low_digit, ledger=ledger)
     finish(worker, build(worker, max_steps=1, **FEW))
     samples = iter(worker.samples)
     for ids_R, rewards_R in steps_of(ledger):
         assert len(ids_R) <= 32  # all that came are observed
         kept_R = np.arange(len(ids_R))
         if len(ids_R) > 16:
-            kept_R = policies.pods(generate=2).keep(ids_R, rewards_R, 16, rewards_R[:, None], rewards_R)
+            kept_R = ba.methods.pods(generate=2).keep(ids_R, rewards_R, 16, rewards_R[:, None], rewards_R)
         for at in kept_R.tolist():
             sample = next(samples)
             prompt = sample.input_ids[~sample.completion_mask.astype(bool)]
