@@ -10,7 +10,7 @@ from policy_steps import play
 import budgetalloc as ba
 from budgetalloc import Budget, InputError, UnsupportedError, policies
 from budgetalloc.methods.table import METHODS
-from budgetalloc.policies.growing_groups import expected_sizes
+from budgetalloc.policies.rounds import expected_sizes
 
 IDS = list(range(13))
 GROWING = {method.name: method.build for method in METHODS if method.build(seed=0).needs.by_group} | {
