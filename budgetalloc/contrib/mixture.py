@@ -11,8 +11,8 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.contrib.mixture_rules import Adept, DomainStep, Learn
+from budgetalloc.contrib.quotas import Quotas, Shares
 from budgetalloc.errors import InputError, StateError, check_choice, check_number, shown
-from budgetalloc.policies.quotas import Quotas, Shares
 from budgetalloc.solvers.proportional import clipped_shares
 
 __all__ = [

@@ -18,7 +18,7 @@ from budgetalloc import (
     uniform,
 )
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.methods.hints import on_all_fail
+from budgetalloc.methods import on_all_fail
 from budgetalloc.policies import sequential
 
 

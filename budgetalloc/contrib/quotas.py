@@ -14,19 +14,15 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import (
     BudgetError,
     InputError,
-    UnsupportedError,
-    check_type,
     is_number,
     nearest,
     shown,
 )
-from budgetalloc.policies.bounds import Bounds, budget_of_groups, drawn_others
-from budgetalloc.policies.interface import CostOf, Decide
-from budgetalloc.policies.policy import Policy, Step
+from budgetalloc.policies.bounds import Bounds, drawn_others
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.proportional import apportioned, clipped_shares
 
-__all__ = ["Quotas", "Shares", "check_domain_and_shares", "check_shares"]
+__all__ = ["Quotas", "Shares", "check_shares"]
 
 Shares = Mapping[Hashable, tuple[float, float]]
 """The lowest and the highest share of the rollouts for each domain, in [0, 1]."""
@@ -62,33 +58,6 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
             argument="quotas",
         )
     return shares
-
-
-def check_domain_and_shares(
-    domain: Any, quotas: Any, mixture: Any = None
-) -> dict[Hashable, tuple[float, float]] | None:
-    """The quotas as pairs of floats, or None; raises `InputError` unless a domain and quotas, or a
-    domain and a mixture, go together."""
-    if domain is None and quotas is None and mixture is None:
-        return None
-    if domain is None and mixture is not None:
-        raise InputError(
-            f"mixture={getattr(mixture, 'rule', mixture)!r} without domain=: name the dataset "
-            "column with the domain of a prompt, such as domain='subject'.",
-            argument="mixture",
-        )
-    if domain is None or (quotas is None and mixture is None):
-        given = [f"domain={shown(domain)}", f"quotas={shown(quotas)}"]
-        raise InputError(
-            f"{' without '.join(given if quotas is None else given[::-1])}: give both, the dataset "
-            "column that names the domain of a prompt, and the shares, such as domain='subject', "
-            "quotas={'math': (0.3, 0.5)}.",
-            argument="domain" if quotas is None else "quotas",
-        )
-    check_type("domain", domain, str, "the name of a dataset column")
-    if mixture is not None and quotas in (None, {}):
-        return {}
-    return check_shares(quotas)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +108,13 @@ class Quotas:
         return self._places(self._domains_P)
 
     @cached_property
-    def _place(self) -> dict[Hashable, int]:
+    def place(self) -> dict[Hashable, int]:
         """The place of each domain with a quota or a learned share."""
         named = self.shares if self.mixture is None else self.mixture.domains
         return {domain: at for at, domain in enumerate(named)}
 
     def _places(self, domains: Iterable[Hashable]) -> IntArray:
-        return np.array([self._place.get(x, len(self._place)) for x in domains], dtype=np.int64)
+        return np.array([self.place.get(x, len(self.place)) for x in domains], dtype=np.int64)
 
     def places_of(self, ids_P: Sequence[Id]) -> IntArray:
         """The place of each prompt's domain among those with a quota or a learned share; their
@@ -237,70 +206,6 @@ class Quotas:
             rank_K[at_K == at] = np.arange(there)
         return [*batch_P, *pool.take(others_K[rank_K < draw_D[at_K]])]
 
-    def begin(
-        self,
-        policy: Policy,
-        bounds: Bounds,
-        batch_P: Sequence[Id],
-        rollouts: int,
-        group: int,
-        costs: CostOf | None = None,
-        decide: Decide | None = None,
-        ahead: int = 0,
-    ) -> Step:
-        """The policy's next step under the quotas.
-
-        Args:
-            policy, bounds: The policy and its bounds.
-            batch_P: The prompts of the loader's batch, each once; unused if all prompts are
-                candidates.
-            rollouts: Rollouts of the step.
-            group: The trainer's group size.
-            costs, ahead: As in `Policy.begin`.
-            decide: None, or `uniform_groups(group)` in place of the policy's rule.
-        """
-        offered = bounds.on_offer(len(batch_P), len(self.domain_of))
-        budget = bounds.budget(rollouts, offered, group)
-        ids_P = self.offer(bounds, budget, batch_P, policy.seed, policy.estimator.step + ahead)
-        # counts that the groups can spend
-        asked = budget if decide is None else budget_of_groups(group, budget)
-        limited, domains_P = self.of_step(asked, ids_P)
-        budget = replace(budget, quotas=limited.quotas)
-        return policy.begin(ids_P, budget, costs, domains_P, decide=decide, ahead=ahead)
-
-    def check(self, policy: Policy, bounds: Bounds, rollouts: int, group: int) -> None:
-        """Raises unless the policy can keep the quotas with any batch.
-
-        Raises:
-            UnsupportedError: `candidates` is 1, or the policy decides in rounds or generates more
-                rollouts than it trains on. BudgetError: no counts keep the quotas.
-        """
-        asked = "quotas" if self.mixture is None else "mixture"
-        if bounds.candidates == 1:
-            raise UnsupportedError(
-                f"{asked} with candidates=1: a batch may hold no prompt of "
-                f"{next(iter(self._place))!r}. Use candidates='all', or an integer of at least 2: "
-                "the other candidates are then drawn for the shares."
-            )
-        if policy.needs.generate > 1:
-            raise UnsupportedError(
-                f"{asked}: {policy} generates more rollouts than are trained on, and its choice "
-                "may break the quotas. Use a policy that trains on all rollouts, such as "
-                "ba.adaptive()."
-            )
-        batches: list[list[Id]] = [[]]
-        if bounds.candidates != "all":  # the hardest batches: those of a single domain
-            inside: dict[Hashable, list[Id]] = {}
-            for name, domain in self.domain_of.items():
-                inside.setdefault(domain if domain in self._place else None, []).append(name)
-            batches = [ids[: max(1, rollouts // max(group, 1))] for ids in inside.values()]
-        for batch_P in batches:
-            if self.begin(policy, bounds, batch_P, rollouts, group).in_rounds():
-                raise UnsupportedError(
-                    f"{asked}: {policy} decides in rounds, and each round may break the quotas. "
-                    "Use a policy that decides once a step, such as ba.adaptive()."
-                )
-
     def described(self, ids_R: Sequence[Id]) -> dict[str, float]:
         """Metrics: the share of the rollouts for each domain that has a quota.
 
@@ -308,4 +213,4 @@ class Quotas:
         {'share/code': 0.3333333333333333}
         """
         rollouts = Counter(map(self.domain_of.get, ids_R))
-        return {f"share/{name}": rollouts[name] / max(len(ids_R), 1) for name in self._place}
+        return {f"share/{name}": rollouts[name] / max(len(ids_R), 1) for name in self.place}
