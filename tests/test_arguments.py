@@ -20,6 +20,7 @@ import budgetalloc as ba
 from budgetalloc import testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
+from budgetalloc.contrib import mixture, pacing
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.methods import (
     downselect,
@@ -27,8 +28,7 @@ from budgetalloc.methods import (
 )
 from budgetalloc.methods.table import METHODS
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
-from budgetalloc.policies import bounds, growing_groups, mixture
-from budgetalloc.policies.costs import pacing
+from budgetalloc.policies import bounds, growing_groups
 from budgetalloc.solvers import systematic
 
 BAD: dict[str, Any] = {

@@ -18,9 +18,10 @@ from budgetalloc import (
     uniform,
 )
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.methods import on_all_fail
 from budgetalloc.methods.dapo import dapo
 from budgetalloc.methods.reinforce_ada import reinforce_ada
-from budgetalloc.policies import on_all_fail, sequential
+from budgetalloc.policies import sequential
 
 
 @pytest.mark.parametrize("make", [reinforce_ada, dapo])
