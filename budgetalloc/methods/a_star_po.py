@@ -20,15 +20,10 @@ def a_star_po(
     """A*-PO (arXiv 2505.20686): V* = beta log mean exp(r / beta) of eight rollouts before training,
     fixed; one rollout a prompt, in epochs.
 
-    Only the baseline. The eight rollouts are given, or measured by the first steps and charged to
-    the run.
+    Only the baseline, in the trainer's own loss, without the term beta2 log(pi / pi_ref) (beta2 is
+    1e-3). The eight rollouts are given, or measured by the first steps and charged to the run.
 
-    V* is the value of the best policy within a divergence from the reference. It lies between the
-    mean (large beta) and the largest reward (small beta), and is never updated: as the model
-    improves, r - V* loses its mean of 0. The gradient of the paper's loss, (beta2 log(pi / pi_ref)
-    + V* - r)^2, is a policy gradient with the advantage r - V* - beta2 log(pi / pi_ref). Here V* is
-    the baseline in the trainer's own loss, without the last term (beta2 is 1e-3), and advantages
-    are divided by their root mean square. TRL's `A2POTrainer` has the loss.
+    As the model improves, r - V* loses its mean of 0. TRL's `A2POTrainer` has the paper's loss.
 
     >>> from budgetalloc import Budget
     >>> policy = a_star_po(offline={"half": (4, 8)})

@@ -26,20 +26,16 @@ def adarft(
     (mean reward - goal)) in [0, 100].
 
     Difficulties are 100 (1 - s / n) of rollouts before training, by default eight of each prompt,
-    measured by the run's first steps and charged to it. Prompts far from T are left out.
-
-    T starts at 0, the easiest. A prompt without rollouts before training has the difficulty 50; the
-    paper uses 128 rollouts of another model. Advantages are a group's, divided by sqrt(m (1-m))
-    with m its mean. Graded success enters through its mean alone.
+    measured by the run's first steps and charged to it; 50 without any. Prompts far from T are left
+    out. Graded success enters through its mean.
 
     Args:
-        goal: The mean reward to keep.
-        start: The first target.
+        goal, start: The mean reward to keep, and the first T.
         offline: As in `spo`. For a difficulty d of your own, give (100 - d, 100).
 
     >>> from budgetalloc import Budget
     >>> policy = adarft(offline={"easy": (8, 8), "half": (4, 8), "hard": (0, 8)}, seed=0)
-    >>> policy.observe(["easy"] * 8, [1] * 8)  # the target moves to 38
+    >>> policy.observe(["easy"] * 8, [1] * 8)  # T moves to 38
     >>> policy.allocate(["easy", "half", "hard"], Budget(rollouts=8, floor=0))
     array([0, 8, 0])
     """

@@ -65,30 +65,24 @@ def aero(
     as many failures are trained on.
 
     Groups of equal rewards train on 4 rows against the mean of Beta(1 + c, 1 + n - c), all with the
-    same advantage. generate is our default.
+    same advantage; others against the mean of the rows trained on. generate is our default. From an
+    unofficial implementation and summaries, which subtracts the group's mean from the Beta rows
+    again. Graded success enters through its mean.
 
-    Advantages are (r - m) / sqrt(m (1-m)), with m the mean of the rows trained on, or that of the
-    Beta. Graded success enters through its mean alone. New prompts start until the rows to train on
-    fill the trainer's batch, or `generate` batches were generated; dropped rows then fill it, with
-    advantage 0. From an unofficial implementation and summaries; the full text was not read. That
-    code subtracts the group's mean from the Beta rows again, which gives 0.
+    New prompts start until the rows to train on fill the trainer's batch, or `generate` batches
+    were generated; dropped rows then fill it, with advantage 0.
 
     Args:
         group, rescue, most: Rollouts to start a prompt with, to add while all fail, and in all.
-        generate: Most batches that a step may generate.
 
     >>> from budgetalloc import Budget
-    >>> policy, ids = aero(group=4, most=8, generate=2), ["a", "b", "c", "d"]
-    >>> step = policy.begin(ids, Budget(rollouts=16, floor=0))
+    >>> policy = aero(group=4, most=8, generate=2)
+    >>> step = policy.begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
     >>> step.request()
     array([4, 4, 0, 0])
     >>> step.observe(["a"] * 4 + ["b"] * 4, [0, 0, 0, 0, 1, 1, 0, 1])
     >>> step.request()  # a is to be rescued
     array([2, 0, 0, 0])
-    >>> step.observe(["a"] * 2, [0, 1])
-    >>> rewards_R = [0, 0, 0, 0, 0, 1, 1, 1, 0, 1]
-    >>> step.expected_success(["a"] * 6 + ["b"] * 4, rewards_R)  # a trains on one of each
-    array([0.5 ,  nan,  nan,  nan,  nan, 0.5 , 0.75, 0.75, 0.75, 0.75])
     """
 
     def decide(view: View) -> Rounds:

@@ -16,10 +16,7 @@ def ar3po(
     8.
 
     S is our default. The group mean is biased, in two rounds by (1-p)^k p / 2: use a baseline from
-    before the step. Responses are not reused.
-
-    The rollouts saved start further prompts, so that the budget is spent exactly. Any graded
-    success above 0 counts as a success.
+    before the step. Responses are not reused. Any graded success above 0 counts.
 
     >>> from budgetalloc import Budget
     >>> step = ar3po(seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))

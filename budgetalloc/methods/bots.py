@@ -12,7 +12,7 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_number, check_type, shown
-from budgetalloc.methods.rules import ranked, rescaling
+from budgetalloc.methods.rules import ranked
 from budgetalloc.methods.table import Between, Count, Share, method, policy
 from budgetalloc.policies import Policy, View
 
@@ -39,25 +39,20 @@ def bots(
     successes; unvisited, + 0.2 m p~.
 
     p~ is the success that the model's capability implies; this needs anchors=, the rates of two
-    models.
+    models. Without the code's option to halve the weight after bad predictions; evidence older than
+    64 steps is left out. Graded success enters through its mean.
 
-    p~ = clip(f0 + (f1 - f0) c, 0, 1), where f0 and f1 are the rates of the anchor models and c is a
-    running mean, with 0.9, of (mean pass rate - mean f0) / (mean f1 - mean f0) over a step's
-    prompts. m is `group`, whatever the number of rollouts. Without anchors an unvisited prompt
-    returns to Beta(1, 1). Evidence older than 64 steps is left out, and so is the code's option to
-    halve the weight after bad predictions. Graded success enters through its mean alone.
+    p~ = clip(f0 + (f1 - f0) c, 0, 1), with c a running mean, with 0.9, of (mean pass rate - mean
+    f0) / (mean f1 - mean f0) over a step's prompts. m is `group`.
 
     Args:
-        rate: lambda, the share of a belief that fades at a step.
-        weight: rho, of the implied evidence.
+        rate, weight: lambda, the share of a belief that fades at a step; rho, of implied evidence.
         anchors: The success rates (f0, f1) of a weaker and a stronger model, by prompt.
         target: Preferred success rate.
 
     >>> from budgetalloc import Budget
-    >>> anchors = {"seen": (0.0, 1.0), "like it": (0.0, 1.0), "harder": (0.0, 0.1)}
-    >>> policy = bots(anchors=anchors, seed=0)
-    >>> for _ in range(20):
-    ...     policy.observe(["seen"] * 8, [0, 1] * 4)  # the capability is 1/2
+    >>> policy = bots(anchors={"like it": (0.0, 1.0), "harder": (0.0, 0.1)}, seed=0)
+    >>> policy.observe(["like it"] * 80, [0, 1] * 40)
     >>> policy.allocate(["like it", "harder"], Budget(rollouts=8, floor=0))
     array([8, 0])
     """
@@ -125,7 +120,6 @@ def bots(
         learn,
         {"steps": 0.0, "first": -1.0, **dict.fromkeys(ring, 0.0)},  # first: step with an anchor
         lowest=dict.fromkeys(ring, -math.inf),
-        rescale=rescaling(evidence=("alpha", "beta"), prior=(1.0, 1.0)),
     )
     # the beliefs are for metrics, without the anchors
     fades = {"discount": 1 - rate, "idle": 1 - rate}

@@ -12,11 +12,8 @@ from budgetalloc.policies import Policy, View
 def brorl(*, group: Count = 512, seed: int = 0) -> Policy:
     """BroRL (arXiv 2510.01180): budget / n prompts at random, n = 512 each.
 
-    Breadth against depth at a fixed budget. If the budget grows too, the paper multiplies the
-    learning rate by the root of the batch's growth.
-
-    The paper goes from 16 to 512 rollouts of a prompt and to 8 times the rollouts of a step. The
-    draw does not depend on rewards, so it biases no estimate. With a floor every prompt gets it.
+    Breadth against depth at a fixed budget. The paper goes from 16 to 512 rollouts of a prompt and
+    8 times the budget, and multiplies the learning rate by the root of the batch's growth.
 
     >>> from budgetalloc import Budget
     >>> brorl(group=16, seed=0).allocate(["a", "b", "c", "d"], Budget(rollouts=32, floor=0))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.memory import Memory, Rescale, Visit
+from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import falling, mean_advantage, ranked
@@ -51,17 +51,13 @@ def dump(
     (n_c + 1))) / temperature).
 
     Needs domain_of=. Categories without signal are drawn less and less often, never with
-    probability 0.
-
-    Each prompt's category is drawn, then a prompt of it at random, without replacement within a
-    step. If the window of rollouts ends within a step, the category's rollouts of that step count
-    in proportion. The code draws with replacement, a whole pass of its loader at once.
+    probability 0. A prompt of the category is drawn without replacement within a step; the code
+    draws with replacement, a whole pass of its loader at once.
 
     Args:
         domain_of: The category of a prompt; the same on every process and after a resume.
             Categories with the same `str` are one.
         window: Rollouts over which a category's gain is averaged.
-        temperature: Large values draw categories uniformly.
 
     >>> from budgetalloc import Budget
     >>> policy = dump(domain_of=lambda prompt: prompt[0], seed=0)
@@ -163,7 +159,6 @@ def by_category(
     group: int,
     learn: Callable[[Memory, Visit], None],
     order: _Order,
-    rescale: Rescale | None = None,
 ) -> Policy:
     """The policy that gives a group each to the first prompts of an order by their categories."""
 
@@ -171,4 +166,4 @@ def by_category(
         names, category_P = factorize([str(domain_of(x)) for x in view.ids_P])
         return ranked(falling(order(view, names, category_P)), group, view)
 
-    return policy(decide, memory=Memory({}, learn, rescale=rescale), candidates="all")
+    return policy(decide, memory=Memory({}, learn), candidates="all")

@@ -8,7 +8,6 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.gains import START, saturating_gain, spend_gains, token_prices
-from budgetalloc.methods.rules import rescaling
 from budgetalloc.methods.table import Count, Positive, Share, method, policy
 from budgetalloc.policies import Policy, View
 
@@ -31,23 +30,19 @@ def cero(
     rollouts for each prompt, most rollouts go to solved and hopeless prompts.
 
     Greedy on the value gives the prompts above the price up to `high` rollouts each; the others get
-    only the floor, unless all of them are full. After a step the price rises by (wanted - spent) /
-    max(wanted, spent) / sqrt(K), where the visited prompts want rollouts until their slopes fall to
-    the price; the scaling is ours. Price and slope are in units of lambda / R. For graded success q
-    is multiplied by the belief's spread. The paper's dual variable of a prompt is its slope here.
+    only the floor, unless all of them are full. After a step the price, in units of lambda / R,
+    rises by (wanted - spent) / max(wanted, spent) / sqrt(K), our scaling, where the visited prompts
+    want rollouts until their slopes fall to it.
 
     Args:
-        rate: lambda.
-        saturation: R: with lambda = 1, after R rollouts a prompt at p = 1/2 has 63 % of its value.
-        high: Most rollouts of a prompt in a step; the budget's bounds come first.
-        rho: Share of the evidence kept at a visit.
-        prior: Of the beliefs, positive.
+        rate, saturation: lambda and R: with lambda = 1, after R rollouts a prompt at p = 1/2 has
+            63 % of its value.
+        high, rho: Most rollouts of a prompt in a step; share of the evidence kept at a visit.
         horizon: K, steps of the run.
 
     >>> from budgetalloc import Budget
-    >>> policy = cero(seed=1)
+    >>> policy, ids = cero(seed=1), ["solved", "half", "new"]
     >>> policy.observe(["solved"] * 16 + ["half"] * 16, [1] * 16 + [0, 1] * 8)
-    >>> ids = ["solved", "half", "new"]
     >>> policy.allocate(ids, Budget(rollouts=24, floor=0))  # slopes 0.19, 0.74 and 0.67
     array([ 0, 14, 10])
     """
@@ -91,6 +86,5 @@ def cero(
 
     start = {"exposure": 0.0, "alpha": prior[0], "beta": prior[1], "graded": 0.0}
     lowest = {"alpha": prior[0], "beta": prior[1]}
-    rescale = rescaling(evidence=evidence, prior=prior)
-    memory = Memory(start, learn, {"price": 0.0}, lowest=lowest, rescale=rescale)
+    memory = Memory(start, learn, {"price": 0.0}, lowest=lowest)
     return policy(decide, estimator=estimator, memory=memory, candidates="all")

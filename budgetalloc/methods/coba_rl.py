@@ -5,7 +5,6 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
@@ -47,22 +46,18 @@ def coba_rl(
 
     tau, the window and p are those of the released code, without its 20 to 40 % for hard prompts.
 
-    A weak model trains on prompts that it can solve, a strong one on prompts that it cannot. F is
-    that of the prompts of the last `window` steps (`capability`). Every prompt gets `low` rollouts;
-    greedy spends the rest, up to `high` each. p is the success rate over a prompt's last `window`
-    visits, within [0.01, 0.99]; 1/2 for a prompt never seen. For graded success, the variance over
-    these visits replaces p(1-p). tau goes from `tau[0]` to `tau[1]` as the variance of the batch's
-    p goes from 0 to 1/6. The window is 1 in the code's launch script.
+    A weak model trains on prompts that it can solve, a strong one on prompts that it cannot. Every
+    prompt gets `low` rollouts; greedy spends the rest. p is within [0.01, 0.99]; 1/2 for a prompt
+    never seen. tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p goes from 0 to
+    1/6. For graded success, the variance over the window's visits replaces p(1-p).
 
     Args:
         kappa: Sum of the density's parameters; 2 is a uniform density.
         low, high: Fewest and most rollouts of a prompt; the budget's bounds come first.
-        window: Visits of p and steps of F.
-        tau: Two positive numbers, the first not above the second.
+        window: Visits of p and steps of F; 1 in the code's launch script.
 
     >>> from budgetalloc import Budget
-    >>> policy = coba_rl()
-    >>> ids_R = [p for p in (0, 1, 2, 3) for _ in range(8)]
+    >>> policy, ids_R = coba_rl(), [p for p in (0, 1, 2, 3) for _ in range(8)]
     >>> policy.observe(ids_R, [0] * 8 + [1, 0, 0, 0] * 2 + [1, 0] * 4 + [1] * 8)
     >>> policy.allocate([0, 1, 2, 3], Budget(rollouts=32))  # F = 9/16: 1/2 weighs 7 times 1/4
     array([ 2,  2, 26,  2])
@@ -84,16 +79,6 @@ def coba_rl(
             failures = [float(1 - visit.mean_V.mean()), *(numbers[name] for name in steps)]
             numbers.update(zip(steps, failures, strict=False))
 
-    def rescale(memory: Memory, scale: float, shift: float) -> None:
-        columns, numbers = memory.columns, memory.numbers
-        won, graded = columns["successes"], columns["graded"]
-        won, _, graded = rescaled(won, columns["scored"] - won, graded, scale, shift)
-        columns["successes"], columns["graded"] = won, graded
-        for name in steps:
-            if numbers[name] >= 0:
-                failure = 1 - (scale * (1 - numbers[name]) + shift)
-                numbers[name] = min(max(failure, 0.0), 1.0)
-
     def decide(view: View) -> IntArray:
         successes_P, scored_P, graded_P = (view.recall[name].sum(axis=1) for name in visits)
         rate_P = np.where(scored_P > 0, successes_P / np.maximum(scored_P, 1), 0.5).clip(0.01, 0.99)
@@ -108,5 +93,5 @@ def coba_rl(
         return spend_gains(gain, start_P, high, view)
 
     columns = dict.fromkeys(visits, [0.0] * window)
-    memory = Memory(columns, learn, dict.fromkeys(steps, -1.0), rescale=rescale)
+    memory = Memory(columns, learn, dict.fromkeys(steps, -1.0))
     return policy(decide, memory=memory)

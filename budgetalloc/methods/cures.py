@@ -24,17 +24,12 @@ def cures(
     """CurES (arXiv 2510.01037): drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to
     sqrt(p(1-p)).
 
-    The released code samples almost uniformly, with a fixed posterior. The temperature is our
-    default.
-
-    p is the posterior mean under Beta(1, 1) without forgetting. As many prompts as groups of
-    `group` fit into the budget are drawn without replacement. The code gives nothing to a prompt
-    without spread; here it keeps `fewest`, and the total is exact.
+    The released code samples almost uniformly, with a fixed posterior, and gives nothing to a
+    prompt without spread; here it keeps `fewest`. The temperature is our default. p is the
+    posterior mean under Beta(1, 1) without forgetting.
 
     Args:
-        group: Mean rollouts of a drawn prompt.
-        fewest: Fewest rollouts of a drawn prompt.
-        temperature: tau; large values draw uniformly.
+        group, fewest: Mean and fewest rollouts of a drawn prompt.
 
     >>> from budgetalloc import Budget
     >>> policy = cures(seed=0)

@@ -27,23 +27,19 @@ def dapo(
     """DAPO (arXiv 2503.14476): whole batches of groups of new prompts until the mixed groups fill a
     batch.
 
-    The limit of generated batches is our default.
-
-    Groups of equal rewards are dropped. The budget is a limit; only the one batch that is trained
-    on is always spent.
+    The limit of `generate` batches is our default. The budget is a limit; only the one batch that
+    is trained on is always spent.
 
     Args:
-        generate: Most batches that a step may generate.
         order: "thompson" tries prompts in the order of a Thompson draw of p (1-p)^2 over the whole
             dataset, as in VADE (arXiv 2511.18902), with beliefs that fade by `discount` and `idle`.
 
     >>> from budgetalloc import Budget
-    >>> policy, ids = dapo(group=4, generate=2, seed=0), ["a", "b", "c", "d"]
-    >>> step = policy.begin(ids, Budget(rollouts=16, floor=0))
+    >>> policy = dapo(group=4, generate=2, seed=0)
+    >>> step = policy.begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
     >>> step.request()
     array([4, 4, 0, 0])
-    >>> step.observe(["a"] * 4 + ["b"] * 4, [1, 0, 0, 0, 0, 1, 0, 0])
-    >>> step.request()  # both are mixed
+    >>> step.observe(["a"] * 4 + ["b"] * 4, [1, 0, 0, 0, 0, 1, 0, 0]); step.request()  # both mixed
     array([0, 0, 0, 0])
     """
 

@@ -48,23 +48,20 @@ def dars(
     """DARS (arXiv 2508.13755): after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a
     (1-a)), HW: n = N / (2 a).
 
-    The extras are scaled to the budget. The group mean is biased, a baseline from before the step
-    is not.
-
-    The released code adds the second round's rollouts to the step's, and drops merged groups of
-    equal rewards. Unused rollouts start further prompts with a pilot, then go to all evenly. With a
-    floor every prompt has a pilot as large as `share` allows. For graded success a is its mean.
+    The extras are scaled to the budget; the released code adds them to it, and drops merged groups
+    of equal rewards. The group mean is biased, a baseline from before the step is not. For graded
+    success a is its mean.
 
     Args:
         group: N: 8 for Qwen, 16 for Llama.
         most: N_max. None is the released scripts' 32 for ET and 64 for HW, or `group` if larger.
         std: Whether advantages are divided by the group's standard deviation.
-        share: Share of the budget spent on pilots; our default. 0.625 is 8 of the 12.8 rollouts
-            that ET uses for a prompt on average with Qwen2.5-Math-7B.
+        share: Share of the budget spent on pilots; our default, 8 of the 12.8 rollouts that ET uses
+            for a prompt on average with Qwen2.5-Math-7B.
 
     >>> from budgetalloc import Budget
-    >>> policy, ids = dars(group=4, share=0.5, seed=0), ["a", "b", "c", "d"]
-    >>> step = policy.begin(ids, Budget(rollouts=16, floor=0))
+    >>> policy = dars(group=4, share=0.5, seed=0)
+    >>> step = policy.begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
     >>> step.request()
     array([4, 4, 0, 0])
     >>> step.observe(["a"] * 4 + ["b"] * 4, [0, 0, 1, 0, 0, 1, 1, 0])

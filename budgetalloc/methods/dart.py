@@ -22,11 +22,9 @@ def dart(
     """DART (arXiv 2509.23866): n = 8 if p <= 0.6, else 4.
 
     The formula for the reduction was not found: 4 is our default. The released code has no such
-    rule.
+    rule. p is the posterior mean. With `floor=0`, the rollouts saved go to further prompts.
 
-    p is the posterior mean. With `floor=0`, the rollouts saved go to further prompts drawn at
-    random; with a floor, to all prompts in proportion. Graded success enters through its mean. The
-    paper's limits on length, experience pool and choice of steps are not included.
+    Graded success enters through its mean.
 
     >>> from budgetalloc import Budget
     >>> policy = dart(seed=0)

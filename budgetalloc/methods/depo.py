@@ -26,12 +26,8 @@ def depo(
     """DEPO (arXiv 2509.01321): the share alpha_0 - d e with the largest mean |A| of the last
     visits, and the share rho least visited.
 
-    Without the entropy factor, which needs the trainer; all shares are our defaults.
-
-    As many of these prompts as groups of `group` fit into the budget are chosen at random; if there
-    are too few, others are added. A prompt never seen counts as the most explorable. e is the
-    candidates' mean number of visits, rounded down. The paper multiplies |A| by the mean token
-    entropy of a rollout, leaves out wrong rollouts of high entropy, and curates before training.
+    Without the entropy factor, which needs the trainer; all shares are our defaults. e is the
+    candidates' mean number of visits, rounded down. A prompt never seen counts as the largest.
 
     Args:
         window: s, visits to average over.
@@ -39,12 +35,11 @@ def depo(
         replay: rho, share of the least visited; it brings prompts without signal back.
 
     >>> from budgetalloc import Budget
-    >>> policy = depo(alpha=0.25, replay=0.25, seed=0)
-    >>> ids, rare = ["solved", "failed", "half", "rare"], [0] * 7 + [1]
-    >>> policy.observe([x for x in ids for _ in range(8)], [1] * 8 + [0] * 8 + [0, 1] * 4 + rare)
+    >>> policy, ids = depo(alpha=0.25, replay=0.25, seed=0), ["solved", "failed", "half"]
+    >>> policy.observe([x for x in ids for _ in range(8)], [1] * 8 + [0] * 8 + [0, 1] * 4)
     >>> policy.observe(["solved"] * 8, [1] * 8)
-    >>> policy.allocate(ids, Budget(rollouts=16, floor=0))  # "failed" was rarely visited
-    array([0, 8, 8, 0])
+    >>> policy.allocate(ids, Budget(rollouts=16, floor=0))  # "failed" was visited less often
+    array([0, 8, 8])
     """
 
     def learn(memory: Memory, visit: Visit) -> None:

@@ -20,11 +20,8 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
     rollouts each.
 
     72, 50 and 25 of 175 prompts, n = 64 (the paper also says 80). Other prompts are left out on
-    purpose.
-
-    If a step has no room for all that are kept, they are drawn at random. The last phase continues
-    to the end of the run. The paper evaluates the 175 prompts once. Here a solved prompt makes room
-    for another, and a prompt never seen counts as 1/2. Graded success enters through its mean.
+    purpose. The paper evaluates the prompts once; here a solved prompt makes room for another. The
+    last phase continues to the end of the run. Graded success enters through its mean.
 
     Args:
         phases: At least one of (keep, steps, n): keep in (0, 1], steps and n at least 1.

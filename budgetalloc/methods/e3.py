@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.methods.rules import batch, in_proportion, rescaling
+from budgetalloc.methods.rules import batch, in_proportion
 from budgetalloc.methods.table import Between, Count, method, policy
 from budgetalloc.policies import Policy, View
 from budgetalloc.solvers.proportional import clipped_shares
@@ -61,20 +61,16 @@ def e3(
     """E3 (arXiv 2505.18573, Algorithm 1): G_min + (B - P G_min) k / sum of k, at most G_max; k the
     rank by cumulative mean reward.
 
-    The total is exact; a cold prompt gets the default share. The bounds widen by 2 an epoch, to 4
-    and 12.
+    The total is exact; a cold prompt gets the default share, where the code treats it as the
+    easiest. The bounds widen by 2 an epoch, to 4 and 12; the algorithm and the code do not clip
+    shares at G_max. Graded success is ranked by its mean.
 
-    All prompts seen are ranked at the end of an epoch, by all rewards so far. In the first epoch
-    all get `group`. The bounds are scaled to the budget's mean rollouts of a prompt. With `floor=0`
-    a batch of budget / `group` prompts is drawn at random first. The algorithm and the code do not
-    clip shares at G_max, and the code treats a prompt without a rank as the easiest. Prompts that
-    never pass get the most rollouts, and graded success is ranked by its mean. The paper's
-    temperature control is not included.
+    All prompts seen are ranked at the end of an epoch. The bounds are scaled to the budget's mean
+    rollouts of a prompt. With `floor=0` a batch of budget / `group` prompts is drawn first.
 
     Args:
         group: Mean rollouts of a prompt, G.
-        fewest, most: The last G_min and G_max.
-        change: Step of both bounds in an epoch.
+        fewest, most, change: The last G_min and G_max, and their step in an epoch.
         epoch: Steps of an epoch: prompts of the dataset / prompts of a step; 160 in the paper.
 
     >>> from budgetalloc import Budget
@@ -103,5 +99,4 @@ def e3(
         return in_proportion(wanted_P, view, chosen)
 
     columns = {"rewards": 0.0, "scored": 0.0, "rank": np.nan}
-    rescale = rescaling(sums=[("rewards", "scored")])  # ranks stay
-    return policy(decide, memory=Memory(columns, learn, rescale=rescale))
+    return policy(decide, memory=Memory(columns, learn))

@@ -49,11 +49,8 @@ def ebpo(*, seed: int = 0) -> Policy:
     """EBPO (arXiv 2602.05165, Algorithm 1): (1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n
     + t2), then whitened.
 
-    Without the paper's order of the prompts by topic, which is half of its gain.
-
-    Run mean and s2 are mean and variance of all successes of the run, this step included, without
-    discount; t2 is the variance of its group means. Groups of equal rewards have a signal too. Like
-    a group's mean, the baseline contains the rollout's own reward.
+    Without the paper's order of the prompts by topic, which is half of its gain. s2 is the variance
+    of all successes of the run, this step included, t2 that of its group means.
 
     >>> from budgetalloc import Budget
     >>> step = ebpo().begin(["a", "b"], Budget(rollouts=4))  # S = 1/8 / (1/8 + 1/8)
@@ -70,14 +67,6 @@ def ebpo(*, seed: int = 0) -> Policy:
             updated = _moments(memory.numbers, kind).plus(step)._asdict()
             memory.numbers |= {f"{kind}_{name}": value for name, value in updated.items()}
 
-    def rescale(memory: Memory, scale: float, shift: float) -> None:
-        numbers = memory.numbers
-        for kind in ("rewards", "means"):
-            if numbers[f"{kind}_n"]:
-                mean = scale * numbers[f"{kind}_mean"] + shift
-                numbers[f"{kind}_mean"] = min(max(mean, 0.0), 1.0)
-            numbers[f"{kind}_squares"] *= scale**2
-
     def expect(outcome: Outcome) -> FloatArray:
         scored_R, mean_G, n_G = ~np.isnan(outcome.success_R), outcome.mean_G, outcome.scored_G
         rewards = _moments(outcome.numbers, "rewards").plus(Moments.of(outcome.success_R[scored_R]))
@@ -91,6 +80,6 @@ def ebpo(*, seed: int = 0) -> Policy:
     return replace(
         uniform(),
         needs=Needs(baseline="policy", scale="whiten"),
-        memory=Memory({}, learn, start, rescale=rescale),
+        memory=Memory({}, learn, start),
         expect=expect,
     )

@@ -32,7 +32,7 @@ def gate(
     pass with the probability `explore`.
 
     Takes any predictor of success rates. For graded success the rate is the mean: a prompt that
-    always earns 0.5 passes, although it has no gradient. If too few prompts pass, others are added.
+    always earns 0.5 passes, although it has no gradient.
 
     Args:
         predict: Returns the rates from a view; NaN passes. If it depends on other state that
@@ -68,16 +68,12 @@ def masa(
     """MASA (arXiv 2510.03259): 0 < p < 1 for the p that the model predicts.
 
     Without predictions, the posterior mean in (0.1, 0.9), our bounds. The released code has no
-    gate.
-
-    In the paper the language model is trained to predict its own success rate: pass such
-    predictions as `predict`. `explore` and the default of `group` are our choices. The paper's
-    length cut-off and its training are not included. See `gate`, also for graded success.
+    gate. `explore` and `group` are our defaults. See `gate`, also for graded success.
 
     >>> from budgetalloc import Budget
-    >>> policy = masa(group=8, predict=lambda view: [float(x == "c") for x in view.ids_P], seed=0)
-    >>> policy.allocate(["a", "b", "c"], Budget(rollouts=8, floor=0)).sum()
-    np.int64(8)
+    >>> policy = masa(group=8, predict=lambda view: [x / 2 for x in view.ids_P], seed=0)
+    >>> policy.allocate([0, 1, 2], Budget(rollouts=8, floor=0))
+    array([0, 8, 0])
     """
     lo, hi = (0.1, 0.9) if predict is None else (0.0, 1.0)
     return gate(group=group, lo=lo, hi=hi, predict=predict, explore=explore)

@@ -24,21 +24,16 @@ def greso(
     """GRESO (arXiv 2506.02177): skipped with probability 1 - p_e^z after z visits in a row without
     variance.
 
-    Constants from the released code; the smallest probability to keep a prompt is 1 %.
+    Constants from the released code, which counts runs of easy and hard visits separately, by mean
+    rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
 
     Prompts that passed at their last visit have one p_e, prompts that failed another. After each
     step a p_e falls by `change` if its share of the step's groups (all passed, or all failed) is at
-    least its target (a third of `target`, or two thirds), else it rises, within [0.05, 0.95]. The
-    code counts runs of easy and hard visits separately, by mean rewards from 0.98 and up to 0.11,
-    and changes p_e after the first epoch only. Our choices: a visit of one rollout changes nothing,
-    equal rewards count as passed if their mean success is at least 1/2, and skipped prompts are
-    added at random if too few are kept.
+    least its target (a third of `target`, or two thirds), else it rises, within [0.05, 0.95].
 
     Args:
-        explore: p_e at the start.
-        target: Target share of groups without variance, both kinds together.
-        change: Step by which p_e moves.
-        least: Smallest probability to keep a prompt.
+        explore, least: p_e at the start; smallest probability to keep a prompt.
+        target, change: Target share of groups without variance; step by which p_e moves.
 
     >>> from budgetalloc import Budget
     >>> policy = greso(seed=0)

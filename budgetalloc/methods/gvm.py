@@ -49,15 +49,12 @@ def gvm(
     gradient norm.
 
     G = 1 unless norm_of= is given. The posterior mean replaces the pilot. floor=0 draws a batch
-    first.
+    first. Graded success enters through its mean.
 
     Rejection sampling trains on successes only: a prompt's gradient has a variance of about G^2 /
-    (p n). alpha and beta penalize prompts that rarely succeed. The integer counts minimise the sum
-    of squared weights / n. The code gives nothing to a prompt whose pilot had no success. Graded
-    success enters through its mean.
+    (p n). alpha and beta penalize prompts that rarely succeed.
 
     Args:
-        alpha, beta: Weight of the penalty, and its power; the released code's.
         norm_of: The gradient norm of a prompt, the same on every process and after a resume.
         group: Mean rollouts of a prompt of the drawn batch. A budget in tokens or with quotas
             chooses among all prompts instead.

@@ -17,18 +17,14 @@ from budgetalloc.values import hit
 def hora(*, pilot: Count = 4, seed: int = 0) -> Policy:
     """HORA (arXiv 2605.07114): a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f).
 
-    The size of the pilot is our default. Rewards of earlier steps are not used.
-
-    s and f are the pilot's successes and failures, m further rollouts. Graded success of 0.5 counts
-    as half of each. The pilot shrinks if the budget is too small for all prompts. Without a floor,
-    if even the smallest groups do not fit, some prompts are left out, redrawn at each step.
+    The size of the pilot is our default. Rewards of earlier steps are not used. Graded success of
+    0.5 counts as half a success and half a failure.
 
     >>> from budgetalloc import Budget
-    >>> ids = ["none", "half", "all"]
-    >>> step = hora(pilot=4).begin(ids, Budget(rollouts=24))
+    >>> step = hora(pilot=4).begin(["none", "half", "all"], Budget(rollouts=24))
     >>> step.request()
     array([4, 4, 4])
-    >>> step.observe([x for x in ids for _ in range(4)], [0] * 4 + [0, 1] * 2 + [1] * 4)
+    >>> step.observe(["none"] * 4 + ["half"] * 4 + ["all"] * 4, [0] * 4 + [0, 1] * 2 + [1] * 4)
     >>> step.request()
     array([6, 4, 2])
     """

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray, Point
 from budgetalloc.beliefs.rewards import EQUAL
@@ -58,25 +57,18 @@ def knapsack_rl(
     prompts.
 
     Every prompt gets `low` rollouts; one with fewer than `fewest` rewards so far gets the mean
-    budget of a prompt. The rest maximises the sum of values over the *effective* prompts, those
-    with 0 < p < 1, up to `high` each. A visit that lies partly in the window counts with its mean.
-    There is no prior and no forgetting. For graded success the value is multiplied by the variance
-    of these rewards as a share of p(1-p); prompts with equal rewards count as solved, unless p = 0.
+    budget of a prompt. The rest goes to the *effective* prompts, 0 < p < 1. A visit that lies
+    partly in the window counts with its mean. For graded success the value is multiplied by the
+    variance of these rewards as a share of p(1-p).
 
     The surplus is what the budget has beyond the rollouts that make every effective prompt mixed
-    with `confidence`. It goes evenly to the prompts with p = 0, up to `high` each; with "effective",
-    to the effective ones. What remains goes to effective, unsolved, unknown and solved prompts in
-    this order, and then to all alike.
-
-    The code's dynamic programme values "nothing extra" at 0 instead of Value(min_n, p). It stops
-    with an error if all prompts are effective and easy, treats prompts never seen as unsolved,
-    gives the surplus to solved prompts if none is unsolved, and compares the need, which includes
-    `low`, with what is left after `low`.
+    with `confidence`. What remains goes to effective, unsolved, unknown and solved prompts in this
+    order, and then to all alike. The code stops with an error if all prompts are effective and
+    easy, treats prompts never seen as unsolved, and counts `low` twice in the need.
 
     Args:
         low, high: N_low and N_up; the budget's bounds come first.
-        recent: Latest rewards of p; with 1, p is always the last visit's mean.
-        fewest: Rewards from which p is used.
+        recent, fewest: Latest rewards of p, and rewards from which p is used.
         confidence: alpha.
         surplus: The prompts that get the surplus.
 
@@ -103,12 +95,6 @@ def knapsack_rl(
         older_V = (filled_V - taken_V) * columns["graded"][at_V]
         columns["graded"][at_V] = (taken_V * visit.graded_V / visit.scored_V + older_V) / filled_V
         columns["scored"][at_V] += visit.scored_V
-
-    def rescale(memory: Memory, scale: float, shift: float) -> None:
-        columns = memory.columns
-        rate, graded = columns["rate"], columns["graded"]
-        columns["rate"], _, columns["graded"] = rescaled(rate, 1 - rate, graded, scale, shift)
-        columns["recent"] = np.clip(scale * columns["recent"] + shift, 0.0, 1.0)  # NaN stays
 
     def decide(view: View) -> IntArray:
         budget, recall = view.budget, view.recall
@@ -147,7 +133,7 @@ def knapsack_rl(
         return spend_gains(gain, start_P, high, view)
 
     means = {"rate": np.nan, "scored": 0.0, "graded": 0.0}
-    memory = Memory({**means, "recent": [np.nan] * recent}, learn, rescale=rescale)
+    memory = Memory({**means, "recent": [np.nan] * recent}, learn)
     return policy(decide, memory=memory)
 
 

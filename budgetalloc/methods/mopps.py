@@ -10,13 +10,8 @@ from budgetalloc.policies import Policy, View
 def mopps(*, group: Count = 8, target: Share = 0.5, discount: float = 0.5, seed: int = 0) -> Policy:
     """MoPPS (arXiv 2507.04632): a group each to the smallest (p - target)^2, p a Thompson draw.
 
-    lambda is our default. Beliefs do not fade between visits, so that solved prompts return very
-    rarely.
-
-    At a visit, alpha becomes lambda alpha + 1 - lambda + successes, and beta likewise; lambda is
-    `discount`. For graded success, nearness is multiplied by the belief's spread. The released code
-    draws for a few times as many prompts as fit, not for the pool. With one rollout a prompt, it
-    sets alpha and beta to 8 at each visit.
+    lambda (`discount`) is our default. Beliefs do not fade between visits, so that solved prompts
+    return very rarely. The released code draws for a few times as many prompts as fit.
 
     >>> from budgetalloc import Budget
     >>> policy = mopps(seed=0)

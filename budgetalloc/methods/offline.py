@@ -12,7 +12,7 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, shown
-from budgetalloc.methods.rules import ranked, rescaling
+from budgetalloc.methods.rules import ranked
 from budgetalloc.methods.table import policy
 from budgetalloc.policies import Policy, View
 from budgetalloc.policies.interface import Outcome
@@ -93,7 +93,6 @@ class InitialSuccess:
         learn: Callable[[Memory, Visit], None],
         columns: Mapping[str, float] | None = None,
         numbers: Mapping[str, float] | None = None,
-        evidence: Sequence[str] = (),
         **given: Any,
     ) -> Policy:
         """A policy that first measures the candidates, in random order, and then follows a rule.
@@ -102,7 +101,7 @@ class InitialSuccess:
             rule: The rule.
             expected: The baseline: the expected success of each prompt's rollouts, shape (G,).
             learn: The update of the memory, which calls that of this class.
-            columns, numbers, evidence: Of the memory besides (`Memory`, `rescaling`).
+            columns, numbers: Of the memory besides.
             given: As in `table.policy`.
         """
 
@@ -127,12 +126,6 @@ class InitialSuccess:
                 expected_G = np.where(self.missing(outcome.recall_G), np.nan, expected_G)
             return np.asarray(expected_G[outcome.group_R])
 
-        sums = [("offline_successes", "offline_rollouts")]
-        memory = Memory(
-            {**(columns or {}), **_COLUMNS},
-            learn,
-            numbers,
-            rescale=rescaling(sums=sums, evidence=evidence),
-        )
+        memory = Memory({**(columns or {}), **_COLUMNS}, learn, numbers)
         needs = {"candidates": "all", "baseline": "policy"} | given
         return policy(decide, memory=memory, expect=expect, **needs)

@@ -46,18 +46,12 @@ def pac(
     """PAC (arXiv 2608.30528, Algorithm 1): each prompt's category by the largest draw of N(mu, s2),
     of (1 + share of slopes) mean |A|.
 
-    Needs domain_of=. Slopes need 3 steps, our reading. The first 50 steps draw categories
-    uniformly.
+    Needs domain_of= (as in `dump`). Slopes need 3 steps, our reading. The first 50 steps draw
+    categories uniformly.
 
     Means and slopes are those of a category's last `window` steps. Its belief, from N(0, 1), takes
-    the utility in with precision c N / B, for c of the step's B rollouts in one of N categories (eq.
-    10); s2 then grows by `inflation` (eq. 11). Prompts are drawn without replacement within a step.
-
-    Args:
-        domain_of: As in `dump`.
-        window: W, steps.
-        inflation: delta^2.
-        cold: T_cold, steps.
+    the utility in with precision c N / B, for c of the step's B rollouts in one of N categories
+    (eq. 10); s2 then grows by `inflation` (eq. 11).
 
     >>> policy = pac(domain_of=lambda prompt: prompt[0], cold=0)
     >>> policy.observe(["a1"] * 8 + ["b1"] * 8, [1] * 8 + [0, 1] * 4)
@@ -98,11 +92,6 @@ def pac(
             numbers[f"mu:{name}"] = total / (before + precision)
             numbers[f"s2:{name}"] = 1 / (before + precision) + inflation
 
-    # shares of slopes do not depend on the scale
-    def rescale(memory: Memory, scale: float, shift: float) -> None:
-        for key in [key for key in memory.numbers if key.startswith("mean:")]:
-            memory.numbers[key] = min(max(scale * memory.numbers[key] + shift, 0.0), 1.0)
-
     def order(view: View, names: list[Id], category_P: IntArray) -> IntArray:
         wanted = _MOST_SLOTS if view.budget.rollouts is None else view.budget.rollouts // group + 1
         shape = min(wanted, len(category_P), _MOST_SLOTS), len(names)
@@ -112,4 +101,4 @@ def pac(
         deviation_C = np.sqrt([view.numbers.get(f"s2:{name}", 1.0) for name in names])
         return one_by_one(mean_C + deviation_C * view.rng.normal(size=shape), category_P)
 
-    return by_category(domain_of, group, learn, order, rescale)
+    return by_category(domain_of, group, learn, order)

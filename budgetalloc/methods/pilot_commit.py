@@ -23,20 +23,15 @@ def pilot_commit(
     pilots' means r.
 
     The paper's rule; the released code commits at random to pilot means in [0.125, 0.75], from a
-    buffer.
-
-    Prompts whose pilot rewards were all equal get more only if no other prompt can take it. The
-    code also leaves prompts that always passed out of the next epoch. The paper's pilots are a
-    quarter of the group (16 of 64, 32 of 128); our default group is smaller.
+    buffer. The paper's pilots are 16 of 64 and 32 of 128; our default group is smaller.
 
     Args:
-        pilot: Rollouts of a pilot.
-        group: Rollouts of a prompt that is committed to, pilot included.
+        pilot, group: Rollouts of a pilot, and of a prompt that is committed to, pilot included.
         share: Share of the budget spent on pilots.
 
     >>> from budgetalloc import Budget
-    >>> policy, ids = pilot_commit(pilot=2, group=6, seed=0), ["a", "b", "c", "d"]
-    >>> step = policy.begin(ids, Budget(rollouts=8, floor=0))
+    >>> policy = pilot_commit(pilot=2, group=6, seed=0)
+    >>> step = policy.begin(["a", "b", "c", "d"], Budget(rollouts=8, floor=0))
     >>> step.request()
     array([2, 2, 0, 0])
     >>> step.observe(["a", "a", "b", "b"], [1, 1, 0, 1]); step.request()

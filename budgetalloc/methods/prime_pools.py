@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_number, shown
-from budgetalloc.methods.rules import drawn_first, ranked, rescaling
+from budgetalloc.methods.rules import drawn_first, ranked
 from budgetalloc.methods.table import Count, method, policy
 from budgetalloc.policies import Policy, View
 
@@ -21,20 +21,17 @@ def prime_pools(
     """prime-rl (PrimeIntellect-ai/prime-rl@114f3ca): drawn by 0.2, 1 or 0.2 where the last mean is
     at most 1/4, 3/4 or 1, by 1 if never seen.
 
-    Without replacement within a step.
-
-    Its `DifficultyPoolSampler` draws one task at a time, with replacement, and knows the last
-    group's mean by then. Graded success enters through its mean alone.
+    Without replacement within a step; its `DifficultyPoolSampler` draws one task at a time, with
+    replacement. Graded success enters through its mean.
 
     Args:
         pools: (largest mean, weight) by ascending mean, the last mean 1; weights positive.
 
     >>> from budgetalloc import Budget
     >>> policy = prime_pools(pools=((0.25, 1e-9), (0.75, 1.0), (1.0, 1e-9)), seed=0)
-    >>> ids = ["solved", "half", "failed", "new"]
-    >>> policy.observe([x for x in ids[:3] for _ in range(8)], [1] * 8 + [0, 1] * 4 + [0] * 8)
-    >>> policy.allocate(ids, Budget(rollouts=16, floor=0))
-    array([0, 8, 0, 8])
+    >>> policy.observe(["solved"] * 8 + ["half"] * 8, [1] * 8 + [0, 1] * 4)
+    >>> policy.allocate(["solved", "half", "new"], Budget(rollouts=16, floor=0))
+    array([0, 8, 8])
     """
     try:
         tops, weights = np.array([(float(top), float(weight)) for top, weight in pools]).T
@@ -55,5 +52,5 @@ def prime_pools(
         weight_P = np.where(np.isnan(last_P), 1.0, weights[pool_P])
         return ranked(drawn_first(weight_P, view.rng), group, view)
 
-    memory = Memory({"last": math.nan}, learn, rescale=rescaling(means=["last"]))
+    memory = Memory({"last": math.nan}, learn)
     return policy(decide, memory=memory, candidates="all")

@@ -27,17 +27,12 @@ def pvpo(
     """PVPO (arXiv 2508.21104): dropped at a reference mean of 1, kept between, at 0 kept only with
     a demonstration.
 
-    Posterior baseline. The chance to explore is our default; with 0, dropped prompts stay out.
-
-    The paper rolls out a reference model M times for each prompt, and a larger model's answer
-    replaces one rollout of a prompt at 0. Prompts without a reference mean are judged by their own
-    rollouts, which is our rule: `enough` consecutive rewards of 1 count as a mean of 1, of 0 as a
-    mean of 0, and anything else, graded success included, as mixed. The paper's baseline is the
-    reference mean, so that groups of 1 and 2 have a signal.
+    Posterior baseline, where the paper's is the reference mean. The chance to explore is our
+    default; with 0, dropped prompts stay out. Prompts without a reference mean are judged by
+    `enough` consecutive rewards of 1 or of 0, our rule; graded success counts as mixed.
 
     Args:
         reference: Mean reward of the reference model by prompt.
-        enough: M, of a prompt's own rollouts. The paper's was not found.
         demonstrations: Whether the trainer adds a demonstration to the group of a prompt of mean 0.
 
     >>> from budgetalloc import Budget
@@ -56,10 +51,6 @@ def pvpo(
         longer_V = np.where(visit.mean_V == 0, np.minimum(run[at_V], 0) - visit.scored_V, 0)
         run[at_V] = np.where(visit.mean_V == 1, np.maximum(run[at_V], 0) + visit.scored_V, longer_V)
 
-    def rescale(memory: Memory, scale: float, shift: float) -> None:
-        low, high = -math.inf if shift <= 0 else 0, math.inf if scale + shift >= 1 else 0
-        memory.columns["run"] = np.clip(memory.columns["run"], low, high)
-
     def passes(view: View) -> NDArray[np.bool_]:
         run_P = view.recall["run"]
         rate_P = np.select([run_P >= enough, run_P <= -enough], [1.0, 0.0], math.nan)
@@ -67,6 +58,6 @@ def pvpo(
         rate_P = np.where(np.isnan(given_P), rate_P, given_P)
         return np.asarray((rate_P != 1) & ((rate_P != 0) | demonstrations))
 
-    memory = Memory({"run": 0.0}, learn, lowest={"run": -math.inf}, rescale=rescale)
+    memory = Memory({"run": 0.0}, learn, lowest={"run": -math.inf})
     needs = {"candidates": "all", "baseline": "posterior", "min_group": 1}
     return policy(pass_or_explore(passes, group, explore), memory=memory, **needs)

@@ -24,11 +24,9 @@ def reinforce_ada(
     are trained on.
 
     quota='positive' stops at one success. The number of rounds is our default. No estimation
-    variant.
+    variant. Advantages are over all generated rollouts. Graded success of 0.5 counts as half.
 
-    The rows trained on are balanced where possible; advantages are computed over all generated
-    rollouts. The budget is a limit, of which only the share `1 / stages` that is trained on is
-    always spent. Graded success of 0.5 counts as half a success and half a failure.
+    The budget is a limit, of which only the share `1 / stages` is always spent.
 
     >>> from budgetalloc import Budget
     >>> step = reinforce_ada(group=2, stages=3).begin(["a", "b"], Budget(rollouts=12, floor=2))

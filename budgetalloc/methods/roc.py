@@ -25,14 +25,12 @@ def roc(
     """GRPO-RoC (arXiv 2508.20722): round(m |positive| / n) successes of lowest penalty and the
     first failures, at least 2 of each kind.
 
-    choose='drawn' follows quotations of the paper, whose text was not read.
-
-    A rollout counts as a success if its success is above 0. A reward function may return the
-    penalty: give it weight 0 to keep it out of the reward. The code then rejects groups of equal
-    rewards; here they have advantage 0. The paper keeps 16 of 32.
+    choose='drawn' follows quotations of the paper, whose text was not read. The code then rejects
+    groups of equal rewards; here they have advantage 0. The paper keeps 16 of 32.
 
     Args:
-        penalty: Which reward function returns the penalty, counted from 0; None is no penalty.
+        penalty: Which reward function returns the penalty, counted from 0; give it weight 0 to keep
+            it out of the reward. None is no penalty.
         choose: "drawn" draws failures uniformly and successes with chances inverse to their
             penalty. The draws depend on the seed and on the step's ids and rewards.
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.memory import Memory, Rescale, Visit
+from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.budget import IntArray, rollouts_alone
@@ -220,40 +219,6 @@ def latest_first(values_VK: FloatArray, newest_V: FloatArray) -> FloatArray:
     array([[3., 2., 1.]])
     """
     return np.concatenate([newest_V[..., None], values_VK[..., :-1]], axis=-1)
-
-
-def rescaling(
-    *,
-    means: Sequence[str] = (),
-    sums: Sequence[tuple[str, str]] = (),
-    evidence: Sequence[str] = (),
-    prior: tuple[float, float] = (0.0, 0.0),
-) -> Rescale:
-    """The change of a memory's columns in units of success, as if each success u had been scale * u
-    + shift (`Memory.rescale`).
-
-    Args:
-        means: Columns of means of success; NaN stays.
-        sums: Columns of sums of successes, each with the column of their number.
-        evidence: Columns of successes, failures, and perhaps the sums of u(1-u).
-        prior: What the columns of successes and failures contain besides.
-    """
-
-    def rescale(memory: Memory, scale: float, shift: float) -> None:
-        columns = memory.columns
-        for name in means:
-            columns[name] = np.clip(scale * columns[name] + shift, 0.0, 1.0)
-        for name, number in sums:
-            most = columns[number]
-            columns[name] = np.clip(scale * columns[name] + shift * most, 0.0, most)
-        if evidence:
-            won, lost, *more = evidence
-            graded = columns[more[0]] if more else np.zeros_like(columns[won])
-            new = rescaled(columns[won] - prior[0], columns[lost] - prior[1], graded, scale, shift)
-            columns[won], columns[lost] = new[0] + prior[0], new[1] + prior[1]
-            columns.update(dict.fromkeys(more, new[2]))
-
-    return rescale
 
 
 def generate_and_keep(generate: int, keep: Keep) -> Policy:

@@ -36,28 +36,20 @@ def sgpo(
 
     The eight are measured by the run's first steps and charged to it. From an unofficial
     implementation; the paper was not read. The phases' lengths are our default. Solved prompts are
-    left out.
-
-    Of the prompts at 0, a share `unsolved` joins each step in the phase's group size. Others belong
-    to the phase of their group size, and prompts without rollouts to every phase. If a phase has
-    too few prompts, those of other phases fill the step, and then the rest. The paper trains each
-    phase to convergence. Advantages are a group's, divided by sqrt(m (1-m)) with m its mean. Graded
-    success enters through its mean alone.
+    left out. If a phase has too few prompts, others fill the step. Graded success enters through
+    its mean.
 
     Args:
         offline: As in `spo`.
         phases: The training steps at which groups of 4 and of 8 begin.
-        unsolved: Probability that a prompt without success joins a step.
+        unsolved: Probability that a prompt at p = 0 joins a step.
 
     >>> from budgetalloc import Budget
-    >>> rates = {"solved": (8, 8), "half": (4, 8), "rare": (1, 8)}
-    >>> policy = sgpo(offline=rates, phases=(1, 2), seed=0)
-    >>> for _ in range(3):
-    ...     print(policy.allocate(["solved", "half", "rare"], Budget(rollouts=2, floor=0)))
-    ...     policy.observe(["half", "half"], [0, 1])
-    [0 2 0]
-    [0 0 2]
-    [0 0 2]
+    >>> policy = sgpo(offline={"half": (4, 8), "rare": (1, 8)}, phases=(1, 2), seed=0)
+    >>> policy.observe(["half", "half"], [0, 1])
+    >>> policy.observe(["half", "half"], [0, 1])
+    >>> policy.allocate(["half", "rare"], Budget(rollouts=2, floor=0))  # groups of 8 have begun
+    array([0, 2])
     """
     try:
         first, second = (check_integer("phases", x, 0) for x in phases)

@@ -13,17 +13,11 @@ def speed(*, init: Annotated[int, Between(2)] = 4, cont: Count = 20, seed: int =
     """SPEED (arXiv 2506.09016): 4 rollouts screen a prompt, 20 more if 0 < mean < 1.
 
     Screening biases the group mean towards 1/2. A step may take a dozen rounds, the last ones
-    small.
-
-    A round continues the prompts that the previous round screened and screens new ones, until the
-    budget is spent; the paper does both in one call of the inference engine, and trains on
-    continued prompts only. Here the others stay in the batch, with `init` equal rewards. Among
-    continued prompts, the expected mean of the screening is (p - p^k) / (1 - p^k - (1-p)^k) for k =
-    `init`: 0.29 for p = 0.1 and k = 4. The posterior mean before the step is an unbiased baseline.
+    small. The paper trains on continued prompts only; here the others stay in the batch.
 
     >>> from budgetalloc import Budget
-    >>> policy, ids = speed(init=2, cont=4, seed=0), ["a", "b", "c", "d"]
-    >>> step = policy.begin(ids, Budget(rollouts=12, floor=0))
+    >>> policy = speed(init=2, cont=4, seed=0)
+    >>> step = policy.begin(["a", "b", "c", "d"], Budget(rollouts=12, floor=0))
     >>> step.request()
     array([2, 2, 0, 0])
     >>> step.observe(["a", "a", "b", "b"], [0, 1, 1, 1]); step.request()  # a continues

@@ -28,19 +28,11 @@ def spo(*, rho: Rho = 0.875, eps: Eps = 0.05, offline: Offline = None, seed: int
 
     Baseline v, advantages whitened. rho is the constant 0.875 of the released code's option,
     without its dependence on drift. offline= takes the eight offline rollouts, given or charged to
-    the run.
+    the run. Like the code, and unlike the paper's text, this draws by v, not by a Thompson draw.
 
-    A visit updates Beta(alpha, beta) to rho alpha + successes and rho beta + failures. It starts at
-    Beta(1/2, 1/2), or with mass N0 = 1 / (1 - rho) at the Jeffreys-smoothed mean of s successes in
-    n offline rollouts: alpha = N0 (s + 1/2) / (n + 1). Graded success enters through v and through
-    its variance as a share of v(1-v).
-
-    Like the released code, and unlike the paper's text, this draws by v, not by a Thompson draw.
-    The code's default rho falls from 0.96 to 0.875 with the drift of the prompt's last response,
-    which takes two extra forward passes a step. It gives a prompt at most one rollout a step; here
-    a surplus that no new prompt can take goes to the prompts drawn. The paper's weight has a second
-    factor, a power of the evidence, that the code lacks. The paper's budget excludes the method's
-    eight offline rollouts of each prompt.
+    It starts at Beta(1/2, 1/2), or with mass N0 = 1 / (1 - rho) at the Jeffreys-smoothed mean of s
+    successes in n offline rollouts: alpha = N0 (s + 1/2) / (n + 1). Graded success enters through v
+    and through its variance as a share of v(1-v).
 
     Args:
         rho: Share of alpha and beta kept at a visit.
@@ -63,17 +55,13 @@ def spo_pp(*, rho: Rho = 0.875, eps: Eps = 0.05, offline: Offline = None, seed: 
     """SPO++ (arXiv 2608.24870): spo with alpha and beta fading by rho at every step, advantages
     whitened over tokens.
 
-    Without its clipping, which is part of the trainer's loss. offline= as in spo.
-
-    Mean and deviation of the advantages are those of tokens, as in a loss that averages over
-    tokens. v of a prompt without visits stays, and its next visit outweighs the evidence before.
-    Graded success enters as in `spo`.
+    Without its clipping, which is part of the trainer's loss. offline=, and graded success, as in
+    spo.
 
     >>> from budgetalloc import Budget
     >>> policy = spo_pp(rho=0.5)
-    >>> policy.observe(["a"], [1])  # 1/2 + 1 and 1/2
-    >>> policy.observe(["b"], [0])
-    >>> policy.observe(["a"], [0])  # after two steps: (1/2 + 1) / 4 and 1/8 + 1
+    >>> for x, reward in (("a", 1), ("b", 0), ("a", 0)):
+    ...     policy.observe([x], [reward])  # a: (1/2 + 1) / 4 and (1/2) / 4 + 1
     >>> step = policy.begin(["a"], Budget(rollouts=1, floor=0, min_group=1))
     >>> step.expected_success(["a"], [0])  # 0.375 / 1.5
     array([0.25])
@@ -116,7 +104,6 @@ def _single_stream(rho: float, eps: float, offline: Offline, by_step: bool) -> P
         expected,
         learn,
         {"start": 1.0, "successes": 0.0, "failures": 0.0, "last": 0.0},
-        evidence=("successes", "failures"),
         estimator=BetaEstimator(idle=rho) if by_step and rho else BetaEstimator(discount=rho),
         scale="whiten_tokens" if by_step else "whiten",
         min_group=1,

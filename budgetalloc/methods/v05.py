@@ -68,12 +68,8 @@ def v05(
     mean - 2 V)^2 - 1 / n); at most 16.
 
     Baseline w mean + (1 - w) V, w = d / (d + 1 / n). V is the posterior before the step, in the
-    paper a pretrained value model. more=4 takes fewer rounds.
-
-    d is the squared error of V, so w tells whether the distance of the group's mean exceeds its
-    noise. What a group does not need starts further prompts. Graded success enters through its mean
-    alone. From a reader's notes of the paper; the scale of the advantages was not found, here it is
-    their root mean square. A prompt never seen has the prior of the pool.
+    paper a pretrained value model. more=4 takes fewer rounds. From a reader's notes of the paper;
+    the scale of the advantages was not found. Graded success enters through its mean.
 
     Args:
         first, more, most: Rollouts to start a prompt with, to continue it with, and in all.

@@ -67,20 +67,15 @@ def vip(
     """VIP (arXiv 2602.01601): minimise the sum of E[p(1-p)] / n.
 
     The belief replaces the paper's Gaussian process over prompt embeddings. The forms dr_grpo and
-    rloo are derived here.
-
-    Integer counts are solved for exactly where the form is convex over the counts allowed
-    ("dr_grpo": groups of 3 or more), and otherwise on the concave hull. With `floor=0` the paper's
-    batch is drawn first: prompts at random, as many as groups of `group` fit into the budget. A
-    budget in tokens or with quotas chooses among all.
+    rloo are derived here. floor=0 draws a batch first, as in `gvm`.
 
     Args:
-        form: sum of 1 / n ("neyman"), (n-1) / n^2 ("dr_grpo") or 1 / (n-1) ("rloo").
+        form: sum of 1 / n ("neyman"), (n-1) / n^2 ("dr_grpo") or 1 / (n-1) ("rloo"). Counts are
+            exact where it is convex ("dr_grpo": from 3), else on the concave hull.
 
     >>> from budgetalloc import Budget
-    >>> policy = vip(seed=0)
+    >>> policy, budget = vip(seed=0), Budget(rollouts=24)
     >>> policy.observe(["half"] * 8 + ["easy"] * 8, [0, 1] * 4 + [1] * 8)
-    >>> budget = Budget(rollouts=24)
     >>> policy.allocate(["half", "easy", "new"], budget)  # sqrt(0.225), sqrt(0.047), sqrt(0.125)
     array([11,  5,  8])
     """

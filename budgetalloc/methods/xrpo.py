@@ -57,24 +57,18 @@ def xrpo(
     sqrt(log(1+T) / n), h = t s / sqrt(n).
 
     From transcriptions, which disagree on the bonus and T. lambda, base and rounds are our
-    defaults.
+    defaults. In-context seeding is available as `on_all_fail`.
 
-    h is the half-width of Student's interval of a prompt's mean reward, largest at a rate of 1/2.
-    For prompts whose rewards are all equal the priority is the bonus alone. Each rollout of a round
-    goes to the highest priority, which then falls with n while s stays fixed. One base and two
-    rounds make the paper's three phases. Below a base of 4, the quantile at two rewards (12.7)
-    makes the first round equalise counts. In-context seeding is available as `on_all_fail`;
-    sharpening of advantages is up to the trainer.
+    h is the half-width of Student's interval of a prompt's mean reward. Each rollout of a round
+    goes to the highest priority, which then falls with n while s stays fixed.
 
     Args:
-        base: Rollouts that start a prompt; fewer if the budget is too small.
-        rounds: Rounds after the base.
-        alpha: One minus the confidence of the interval.
-        weight: lambda, the weight of the bonus.
+        base, share: Rollouts that start a prompt, and their share of the budget if the floor is 0.
+        rounds: Rounds after the base; two make the paper's three phases.
+        alpha, weight: One minus the confidence of the interval; lambda.
         bonus: "sqrt", sqrt(log(1+T) / n), or "linear", log(1+T) / n.
         clock: What T counts: "rollouts" of this step before the round, or training "steps" before
             this one.
-        share: Share of the budget for bases, if the floor is 0; our default.
 
     >>> from budgetalloc import Budget
     >>> step = xrpo(rounds=1, seed=0).begin(["half", "solved"], Budget(rollouts=16))
