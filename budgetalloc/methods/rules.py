@@ -15,9 +15,8 @@ from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.policies import Needs, Policy, View, uniform
 from budgetalloc.policies.advantages import group_advantages
-from budgetalloc.policies.composition import spend
+from budgetalloc.policies.composition import spend, top
 from budgetalloc.policies.interface import Keep
-from budgetalloc.policies.ranking import top
 from budgetalloc.solvers.interface import check_costs, largest
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value
