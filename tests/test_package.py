@@ -25,6 +25,7 @@ ROOMS = [
     "methods",
     "logs",
     "training",
+    "contrib",
     "offline",
     "report",
     "testing",

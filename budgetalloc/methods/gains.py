@@ -8,19 +8,9 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
+from budgetalloc.policies import View
 from budgetalloc.policies.composition import spend
-from budgetalloc.policies.interface import View
 from budgetalloc.values import Value
-
-__all__ = [
-    "START",
-    "UNIT",
-    "gain_per_rollout",
-    "mean_rollouts",
-    "smallest",
-    "spend_gains",
-    "token_prices",
-]
 
 UNIT = 2.0**-40  # gains are multiples of it: sums are exact, and equal gains are ties
 START = 2.0**-3  # gain of the rollouts that every prompt gets first, above every other gain
@@ -65,22 +55,20 @@ def gain_per_rollout(value: Value, belief: Belief, counts_N: ArrayLike) -> Float
     return np.diff(worth_PN, axis=1) / np.maximum(np.diff(counts_N, prepend=0), 1)
 
 
+def saturating_gain(
+    speed_P: FloatArray, scale_P: FloatArray, view: View
+) -> Callable[[IntArray], FloatArray]:
+    """The gain per rollout of the value scale (1 - exp(-speed n))."""
+
+    def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+        return np.asarray(-np.expm1(-np.outer(speed_P, np.asarray(counts_N))) * scale_P[:, None])
+
+    return lambda counts_N: gain_per_rollout(value, view.belief_P, counts_N)
+
+
 def smallest(low: int, budget: Budget) -> int:
-    """The smallest group of at least `low` rollouts that the budget allows.
-
-    >>> smallest(4, Budget(rollouts=12, floor=2, quantum=3))
-    6
-    """
+    """The smallest group of at least `low` rollouts that the budget allows."""
     return max(-(-low // budget.quantum) * budget.quantum, budget.smallest_group)
-
-
-def mean_rollouts(view: View) -> int:
-    """The budget's mean rollouts per prompt, rounded down to its quantum."""
-    budget, rollouts = view.budget, view.budget.rollouts
-    each = rollouts // len(view.ids_P) if rollouts is not None else budget.largest_group
-    if budget.tokens is not None and view.costs_P is not None:
-        each = min(each, int(budget.tokens // view.costs_P.sum()))
-    return min(each // budget.quantum * budget.quantum, budget.largest_group)
 
 
 def token_prices(view: View) -> FloatArray:

@@ -4,7 +4,7 @@ import numpy as np
 
 from budgetalloc import Budget, Policy
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.methods.marginal_gains import mean_rollouts, spend_gains, token_prices
+from budgetalloc.methods.gains import spend_gains, token_prices
 
 
 def counts(gains_P, starts_P, high, budget, costs_P=None):
@@ -43,17 +43,3 @@ def test_first_shares_are_ranked_whatever_a_token_costs():
 
 def test_costs_do_not_matter_to_a_budget_in_rollouts():
     assert counts([0.1, 0.1, 0.1], [4, 4, 4], 8, Budget(rollouts=9), [1, 10, 40]) == [3, 3, 3]
-
-
-def test_the_mean_budget_of_a_prompt():
-    def mean(budget, costs_P=None):
-        means = []
-        policy = Policy("test", lambda view: means.append(mean_rollouts(view)) or np.zeros(3, int), BetaEstimator())
-        policy.allocate(range(3), budget, costs_P)
-        return means[0]
-
-    assert mean(Budget(rollouts=26)) == 8
-    assert mean(Budget(rollouts=28, quantum=4)) == 8
-    assert mean(Budget(rollouts=None, tokens=100, cap=64), [1, 4, 5]) == 10
-    assert mean(Budget(rollouts=26, tokens=30), [1, 4, 5]) == 3
-    assert mean(Budget(rollouts=None, tokens=1000, cap=64), [1, 4, 5]) == 64
