@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.methods.table import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
+from budgetalloc.methods.table import MEANINGS, METHODS, SECTIONS, Method, published
 
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
@@ -74,7 +74,7 @@ def measure(method: Method, times: int) -> dict[str, float]:
     rng = np.random.default_rng(1)
     times_of: dict[str, float] = {}
     sizes = {"milliseconds": (PROMPTS, 4, 8, times)}
-    if method.decides == WHICH:
+    if method.decides == "which prompts":
         sizes["candidates"] = (CANDIDATES, 2, 2, max(times // 3, 2))
     for name, (prompts, visits, size, repeats) in sizes.items():
         ids_P = [f"prompt {k}" for k in range(prompts)]
@@ -117,7 +117,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
     times, candidates = ([known[key] for known in measured.values() if key in known] for key in TIMES)
     lines = [
-        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/methods/table.py: do not edit. -->",
+        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/methods: do not edit. -->",
         "",
         "# Methods",
         "",
@@ -127,7 +127,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "rate, n its number of rollouts.",
         "",
         "- **Source**, and what the implementation was checked against, the most reliable first. "
-        + " ".join(f"*{name.capitalize()}*: {MEANINGS[name]}" for name in CHECKED),
+        + " ".join(f"*{name.capitalize()}*: {meaning}" for name, meaning in MEANINGS.items()),
         "- **Graded success** (partial credit, a reward model): where a rule has p (1-p) as the variance of the "
         "reward, the variance of the prompt's successes takes its place. A prompt that always earns 0.5 is then known, "
         "not mixed. Rules about passing and failing use only the mean success: "

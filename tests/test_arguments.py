@@ -28,7 +28,7 @@ from budgetalloc.methods import (
 )
 from budgetalloc.methods.table import METHODS
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
-from budgetalloc.policies import bounds, growing_groups
+from budgetalloc.policies import bounds, rounds
 from budgetalloc.solvers import systematic
 
 BAD: dict[str, Any] = {
@@ -257,7 +257,7 @@ ROWS = [
         seed=0,
         step=0,
     ),
-    row(growing_groups.growing, then=play, policy=ba.uniform(), first=2, most=4, rounds=3),
+    row(rounds.growing, then=play, policy=ba.uniform(), first=2, most=4, rounds=3),
     row(hints.on_all_fail, then=play, policy=ba.uniform(), hint=lambda ids: None, rollouts=4),
     # downselect
     row(downselect.mixed_first, ids_R=IDS, rewards_R=REWARDS, rows=4),
@@ -265,7 +265,6 @@ ROWS = [
     row(downselect.largest_advantages, ids_R=IDS, advantages_R=REWARDS, rows=4),
     row(downselect.top_p_variance, ids_R=IDS, rewards_R=REWARDS, share=0.5, rows=4),
     row(downselect.max_variance, ids_R=IDS, values_R=REWARDS, rows=4),
-    row(downselect.d3s_schedule, progress=0.5, first=8, last=16),
     row(downselect.resample_on_correct, ids_R=IDS, rewards_R=REWARDS, rows=4, penalties_R=[0.0] * 6),
     row(downselect.extreme_pairs, ids_R=IDS, advantages_R=REWARDS, rows=4),
     row(downselect.pairwise_extremes, ids_R=IDS, advantages_R=REWARDS, rows=4),
@@ -351,7 +350,6 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
         "rows": [7],
     },
     "top_p_variance": {"share": [0]},
-    "d3s_schedule": {"progress": [1.5]},
     "growing": {"first": [0], "most": [1], "rounds": [1]},
     "on_all_fail": {"rollouts": [0], "unhinted": [4], "share": [1], "fewest": [0]},
     "Horizon": {"rollouts": [0], "steps": [0], "low": [-1]},

@@ -3,169 +3,124 @@ become."""
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number, check_type, shown
-from budgetalloc.policies.interface import Needs, View
-from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import ranked
-
-__all__ = ["bots", "implicit", "name_of"]
+from budgetalloc.errors import InputError, check_number, check_type, shown
+from budgetalloc.methods.rules import ranked
+from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.policies import Policy, View
 
 _WINDOW = 64  # steps of implicit evidence; with lambda = 0.2, older evidence weighs less than 1e-6
 _KEPT = 0.9  # share of the capability kept at a step
 
 
-def name_of(step: int) -> str:
+def _capability(step: int) -> str:
     """The number of the memory that holds a step's capability."""
     return f"capability {step % _WINDOW}"
 
 
-def implicit(anchors_P2: FloatArray, capability_S: FloatArray) -> FloatArray:
-    """The success that each capability implies: between the anchors' rates, clipped, shape (P,
-    S)."""
-    low_P, rise_P = anchors_P2[:, :1], np.diff(anchors_P2, axis=1)
-    return np.asarray(np.clip(low_P + rise_P * capability_S, 0.0, 1.0))
-
-
+@method("which prompts", "released code", of_rates=True)
 def bots(
     *,
-    group: int = 8,
-    rate: float = 0.2,
-    weight: float = 0.2,
+    group: Count = 8,
+    rate: Annotated[float, Between(0, 1, without=(0, 1))] = 0.2,
+    weight: Share = 0.2,
     anchors: Mapping[Id, Sequence[float]] | None = None,
-    target: float = 0.5,
+    target: Share = 0.5,
     seed: int = 0,
 ) -> Policy:
-    """The prompts whose Thompson draw is nearest to 1/2; beliefs fade at every step (BOTS, arXiv
-    2510.26374).
+    """BOTS (arXiv 2510.26374): a group each to the draws nearest to 1/2, alpha <- 0.8 alpha + 0.2 +
+    successes; unvisited, + 0.2 m p~.
 
-    At every step each belief becomes alpha <- (1 - rate) alpha + rate + e, from Beta(1, 1), and
-    beta likewise. For a visited prompt, e is its successes. For any other it is `weight` times
-    `group` times the success p~ that the model's capability c implies, p~ = clip(f0 + (f1 - f0) c,
-    0, 1), where f0 and f1 are the rates of two anchor models (`implicit`). c is a running mean,
-    with 0.9, of (mean pass rate - mean f0) / (mean f1 - mean f0) over a step's prompts. Without
-    anchors an unvisited prompt returns to Beta(1, 1). Graded success enters through its mean alone.
+    p~ is the success that the model's capability implies; this needs anchors=, the rates of two
+    models. Without the code's option to halve the weight after bad predictions; evidence older than
+    64 steps is left out. Graded success enters through its mean.
 
-    This follows the released estimator, without its option to halve the weight after bad
-    predictions. The estimator knows passes of a fixed number of rollouts; here the number is free.
-    Evidence older than 64 steps is left out.
+    p~ = clip(f0 + (f1 - f0) c, 0, 1), with c a running mean, with 0.9, of (mean pass rate - mean
+    f0) / (mean f1 - mean f0) over a step's prompts. m is `group`.
 
     Args:
-        group: Rollouts of a chosen prompt, at least 1, and m of the implicit evidence.
-        rate: lambda, the share of a belief that fades at a step, in (0, 1).
-        weight: rho, in [0, 1].
+        rate, weight: lambda, the share of a belief that fades at a step; rho, of implied evidence.
         anchors: The success rates (f0, f1) of a weaker and a stronger model, by prompt.
-        target: Preferred success rate, in [0, 1].
-        seed: Seeds the draws.
+        target: Preferred success rate.
 
     >>> from budgetalloc import Budget
-    >>> policy = bots(anchors={"seen": (0.0, 1.0), "like it": (0.0, 1.0), "harder": (0.0, 0.1)}, seed=0)
-    >>> for _ in range(20):
-    ...     policy.observe(["seen"] * 8, [0, 1] * 4)  # the capability is 1/2
+    >>> policy = bots(anchors={"like it": (0.0, 1.0), "harder": (0.0, 0.1)}, seed=0)
+    >>> policy.observe(["like it"] * 80, [0, 1] * 40)
     >>> policy.allocate(["like it", "harder"], Budget(rollouts=8, floor=0))
     array([8, 0])
     """
-    check_integer("group", group, 1)
-    check_number("rate", rate, 0, 1, without=(0, 1))
-    check_number("weight", weight, 0, 1)
-    check_number("target", target, 0, 1)
-    check_type(
-        "anchors",
-        anchors,
-        (Mapping, type(None)),
-        "a mapping from a prompt's id to its two rates, or None",
-    )
-    for name, pair in (anchors or {}).items():
+    known = {} if anchors is None else anchors
+    check_type("anchors", known, Mapping, "a mapping from a prompt's id to its two rates, or None")
+    for name, pair in known.items():
         if not isinstance(pair, Sequence) or len(pair) != 2:
             raise InputError(
-                f"anchors[{name!r}]={shown(pair)}: give the rates of both models, such as (0.1, "
-                "0.6)."
+                f"anchors[{name!r}]={shown(pair)}: give the rates of both models, as (0.1, 0.6)."
             )
         for each in pair:
             check_number(f"anchors[{name!r}]", each, 0, 1)
-    farthest = max(target, 1 - target)
 
-    def features(ids_P: Sequence[Id]) -> FloatArray:
+    def anchors_of(ids_P: Sequence[Id]) -> FloatArray:
         """f0 and f1 of each prompt, NaN if unknown, shape (P, 2)."""
-        return np.array(
-            [(anchors or {}).get(x, (math.nan, math.nan)) for x in ids_P], dtype=np.float64
-        ).reshape(-1, 2)
+        pairs = [known.get(x, (math.nan, math.nan)) for x in ids_P]
+        return np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
     def believed(
         ids_P: Sequence[Id], recall: Mapping[str, FloatArray], numbers: Mapping[str, float]
     ) -> Beta:
         """The beliefs after the last visit, faded, plus the implicit evidence since."""
         now = int(numbers["steps"])
-        gap_P = now - recall["after"]
-        kept_P = (1 - rate) ** gap_P
+        kept_P = (1 - rate) ** (now - recall["after"])
         alpha_P, beta_P = (1 + kept_P * (recall[name] - 1) for name in ("alpha", "beta"))
         steps = np.arange(max(now - _WINDOW, 0), now)
         steps = steps[steps >= numbers["first"]]
         if numbers["first"] >= 0 and weight and len(steps):
-            implied_PS = implicit(
-                features(ids_P), np.array([numbers[name_of(t)] for t in steps.tolist()])
-            )
-            since_PS = steps >= recall["after"][:, None]
-            faded_PS = np.where(
-                since_PS & ~np.isnan(implied_PS),
-                weight * group * (1 - rate) ** (now - 1 - steps),
-                0.0,
-            )
+            f_P2 = anchors_of(ids_P)
+            capability_S = np.array([numbers[_capability(t)] for t in steps.tolist()])
+            implied_PS = np.clip(f_P2[:, :1] + np.diff(f_P2, axis=1) * capability_S, 0.0, 1.0)
+            counts_PS = (steps >= recall["after"][:, None]) & ~np.isnan(implied_PS)
+            faded_S = weight * group * (1 - rate) ** (now - 1 - steps)
+            faded_PS = np.where(counts_PS, faded_S, 0.0)
             alpha_P = alpha_P + (faded_PS * np.nan_to_num(implied_PS)).sum(axis=1)
             beta_P = beta_P + (faded_PS * (1 - np.nan_to_num(implied_PS))).sum(axis=1)
         return Beta(alpha_P, beta_P)
 
     def learn(memory: Memory, visit: Visit) -> None:
-        numbers, step = memory.numbers, visit.step
-        recall = {name: column[visit.at_V] for name, column in memory.columns.items()}
-        before = believed(visit.ids_V, recall, numbers)
-        memory.columns["alpha"][visit.at_V] = (1 - rate) * before.alpha_P + rate + visit.successes_V
-        memory.columns["beta"][visit.at_V] = (
-            (1 - rate) * before.beta_P + rate + visit.scored_V - visit.successes_V
-        )
-        memory.columns["after"][visit.at_V] = step + 1
-        anchors_V2 = features(visit.ids_V)
-        known_V = ~np.isnan(anchors_V2[:, 0])
+        numbers, columns, at_V, step = memory.numbers, memory.columns, visit.at_V, visit.step
+        before = believed(visit.ids_V, {x: c[at_V] for x, c in columns.items()}, numbers)
+        failures_V = visit.scored_V - visit.successes_V
+        columns["alpha"][at_V] = (1 - rate) * before.alpha_P + rate + visit.successes_V
+        columns["beta"][at_V] = (1 - rate) * before.beta_P + rate + failures_V
+        columns["after"][at_V] = step + 1
+        capability, f_V2 = numbers[_capability(step - 1)], anchors_of(visit.ids_V)
+        known_V = ~np.isnan(f_V2[:, 0])
         if known_V.any():
-            low, high = anchors_V2[known_V].mean(axis=0)
-            shown_now = (visit.mean_V[known_V].mean() - low) / (high - low + 1e-6)
+            low, high = f_V2[known_V].mean(axis=0)
+            new = (visit.mean_V[known_V].mean() - low) / (high - low + 1e-6)
             kept = _KEPT if numbers["first"] >= 0 else 0.0
-            numbers[name_of(step)] = float(
-                kept * numbers[name_of(step - 1)] + (1 - kept) * shown_now
-            )
+            capability = float(kept * capability + (1 - kept) * new)
             numbers["first"] = step if numbers["first"] < 0 else numbers["first"]
-        else:
-            numbers[name_of(step)] = numbers[name_of(step - 1)]
+        numbers[_capability(step)] = capability
         numbers["steps"] = float(step + 1)
-
-    def rescale(memory: Memory, scale: float, shift: float) -> None:  # Beta(1, 1) stays
-        columns = memory.columns
-        evidence = columns["alpha"] - 1, columns["beta"] - 1
-        successes, failures, _ = rescaled(*evidence, np.zeros_like(evidence[0]), scale, shift)
-        columns["alpha"], columns["beta"] = 1 + successes, 1 + failures
 
     def decide(view: View) -> IntArray:
         drawn_P = believed(view.ids_P, view.recall, view.numbers).sample(view.rng).mean
-        return ranked(farthest**2 - (drawn_P - target) ** 2 + 1e-12, group, view)
+        nearness_P = max(target, 1 - target) ** 2 - (drawn_P - target) ** 2
+        return ranked(nearness_P + 1e-12, group, view)
 
-    given = "given" if anchors else None
-    settings = f"group={group}, rate={rate}, weight={weight}, anchors={given}, target={target}"
-    ring = [name_of(t) for t in range(_WINDOW)]
-    # first: the first step with an anchor
-    numbers = {"steps": 0.0, "first": -1.0, **dict.fromkeys(ring, 0.0)}
-    lowest = dict.fromkeys(ring, -math.inf)
+    ring = [_capability(t) for t in range(_WINDOW)]
     memory = Memory(
-        {"alpha": 1.0, "beta": 1.0, "after": 0.0}, learn, numbers, lowest=lowest, rescale=rescale
+        {"alpha": 1.0, "beta": 1.0, "after": 0.0},
+        learn,
+        {"steps": 0.0, "first": -1.0, **dict.fromkeys(ring, 0.0)},  # first: step with an anchor
+        lowest=dict.fromkeys(ring, -math.inf),
     )
-    # for metrics, without the anchors
-    estimator = BetaEstimator(prior=(1.0, 1.0), discount=1 - rate, idle=1 - rate)
-    needs = Needs(candidates="all", baseline="group")
-    return Policy(f"bots({settings}, seed={seed})", decide, estimator, seed, needs, memory=memory)
+    # the beliefs are for metrics, without the anchors
+    fades = {"discount": 1 - rate, "idle": 1 - rate}
+    return policy(decide, prior=(1.0, 1.0), **fades, memory=memory, candidates="all")

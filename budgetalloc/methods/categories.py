@@ -1,59 +1,23 @@
 """DUMP and SEC: bandits that choose the category (domain, level) of the next prompts."""
 
 from collections.abc import Callable, Hashable, Mapping
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.memory import Memory, Rescale, Visit
+from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import (
-    InputError,
-    check_array,
-    check_function,
-    check_integer,
-    check_number,
-    shown,
-)
-from budgetalloc.methods.mean_advantage import mean_advantage
-from budgetalloc.policies.interface import Needs, View
-from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import falling, ranked
+from budgetalloc.methods.rules import falling, mean_advantage, ranked
+from budgetalloc.methods.table import Between, Count, Positive, method, policy
+from budgetalloc.policies import Policy, View
 
-__all__ = [
-    "CategoryOf",
-    "add_to_window",
-    "by_category",
-    "draw_order",
-    "dump",
-    "sec",
-    "upper_bounds",
-]
-
-CategoryOf = Callable[[Id], Hashable]
+CategoryOf = Annotated[Callable[[Id], Hashable], "from a prompt's id to its category"]
 _Order = Callable[[View, list[Id], IntArray], IntArray]
 """From a view, the names of its categories and the category of each prompt, to the prompts in an
 order."""
-
-
-def upper_bounds(gain_C: ArrayLike, rollouts_C: ArrayLike, total: float) -> FloatArray:
-    """DUMP's score of each category: gain + sqrt(2 ln(total + 1) / (rollouts + 1)).
-
-    >>> upper_bounds([0.5, 0.0], [9, 0], 9).round(4)  # 0.5 + sqrt(2 ln 10 / 10), sqrt(2 ln 10)
-    array([1.1786, 2.146 ])
-    """
-    rollouts = check_array("rollouts_C", rollouts_C, "the rollouts of each category")
-    gain = check_array("gain_C", gain_C, "the gain of each category")
-    if gain.shape != rollouts.shape or not (rollouts >= 0).all():
-        raise InputError(
-            f"rollouts_C={shown(rollouts_C)}: give a number of at least 0 for each of {gain.shape} "
-            "gains."
-        )
-    check_number("total", total, 0, np.inf)
-    return np.asarray(gain + np.sqrt(2.0 * np.log1p(total) / (rollouts + 1.0)))
 
 
 def draw_order(logits_C: ArrayLike, category_P: IntArray, rng: np.random.Generator) -> IntArray:
@@ -62,10 +26,6 @@ def draw_order(logits_C: ArrayLike, category_P: IntArray, rng: np.random.Generat
 
     A category without prompts left is not drawn again. One call of `rng` suffices: each category is
     a Poisson process with its weight as the rate, and the arrivals are merged.
-
-    >>> order = draw_order([0.0, -50.0], np.array([1, 0, 1, 0]), np.random.default_rng(0))
-    >>> order.tolist()  # category 0 almost surely comes first
-    [1, 3, 0, 2]
     """
     logits = np.asarray(logits_C, dtype=np.float64)
     by_category = np.argsort(category_P, kind="stable")
@@ -78,34 +38,26 @@ def draw_order(logits_C: ArrayLike, category_P: IntArray, rng: np.random.Generat
     return np.asarray(by_category[np.argsort(times, kind="stable")])
 
 
+@method("which prompts", "released code")
 def dump(
     *,
     domain_of: CategoryOf,
-    window: int = 300,
-    temperature: float = 0.1,
-    group: int = 8,
+    window: Count = 300,
+    temperature: Positive = 0.1,
+    group: Count = 8,
     seed: int = 0,
 ) -> Policy:
-    """Categories by the softmax of an upper confidence bound on their mean |advantage| (DUMP, arXiv
-    2504.09710).
+    """DUMP (arXiv 2504.09710): category by softmax((mean |A| of its window + sqrt(2 ln(n + 1) /
+    (n_c + 1))) / temperature).
 
-    A category's score is its mean |advantage| (`mean_advantage`) over its last `window` rollouts
-    plus sqrt(2 ln(n + 1) / (n_c + 1)), with n_c of n rollouts so far. Each prompt's category is
-    drawn with probability proportional to exp(score / temperature), then a prompt of it at random,
-    without replacement within a step. If the window ends within a step, the category's rollouts of
-    that step count in proportion.
-
-    `window` and `temperature` are the released code's. That code draws with replacement, and a
-    whole pass of its loader with the weights at the start of the pass; here the weights are
-    recomputed at each step.
+    Needs domain_of=. Categories without signal are drawn less and less often, never with
+    probability 0. A prompt of the category is drawn without replacement within a step; the code
+    draws with replacement, a whole pass of its loader at once.
 
     Args:
         domain_of: The category of a prompt; the same on every process and after a resume.
             Categories with the same `str` are one.
-        window: Rollouts over which a category's gain is averaged, at least 1.
-        temperature: Positive; large values draw categories uniformly.
-        group: Rollouts of a chosen prompt, at least 1; our default.
-        seed: Seeds the draws.
+        window: Rollouts over which a category's gain is averaged.
 
     >>> from budgetalloc import Budget
     >>> policy = dump(domain_of=lambda prompt: prompt[0], seed=0)
@@ -114,47 +66,36 @@ def dump(
     >>> policy.allocate(["a1", "a2", "b1", "b2"], Budget(rollouts=16, floor=0))
     array([0, 0, 8, 8])
     """
-    check_integer("window", window, 1)
 
     def learn(memory: Memory, visit: Visit) -> None:
-        for category, (gain, rollouts) in _category_gains(domain_of, visit).items():
-            numbers = memory.numbers
-            add_to_window(numbers, category, gain, rollouts, window)
+        numbers = memory.numbers
+        for category, (gain, rollouts) in category_gains(domain_of, visit).items():
+            _add_to_window(numbers, category, gain, rollouts, window)
             numbers[f"n:{category}"] = numbers.get(f"n:{category}", 0.0) + rollouts
             numbers["n"] = numbers.get("n", 0.0) + rollouts
 
     def score(numbers: Mapping[str, float], names: list[Id]) -> FloatArray:
-        gain_C, rollouts_C = (
-            np.array([numbers.get(f"{key}:{c}", 0.0) for c in names]) for key in ("q", "n")
-        )
-        return upper_bounds(gain_C, rollouts_C, numbers.get("n", 0.0))
+        gain_C, rollouts_C = (_by_name(numbers, key, names) for key in ("q", "n"))
+        wider_C = np.sqrt(2.0 * np.log1p(numbers.get("n", 0.0)) / (rollouts_C + 1.0))
+        return np.asarray(gain_C + wider_C)
 
-    settings, order = f"window={window}, temperature={temperature}", _by_softmax(score, temperature)
-    return by_category("dump", domain_of, settings, group, learn, order, seed)
+    return by_category(domain_of, group, learn, _by_softmax(score, temperature))
 
 
+@method("which prompts", "paper's formulas")
 def sec(
     *,
     domain_of: CategoryOf,
-    rate: float = 0.5,
-    temperature: float = 0.4,
-    group: int = 8,
+    rate: Annotated[float, Between(0, 1, without=(0,))] = 0.5,
+    temperature: Positive = 0.4,
+    group: Count = 8,
     seed: int = 0,
 ) -> Policy:
-    """Categories by the softmax of a running mean of their |advantage| (Self-Evolving Curriculum,
-    arXiv 2505.14970).
+    """SEC (arXiv 2505.14970): category by softmax(Q / temperature), Q <- rate mean |A| + (1 - rate)
+    Q.
 
-    After a step, each category that was rolled out has Q <- rate * r + (1 - rate) * Q, with r the
-    mean |advantage| (`mean_advantage`) of its rollouts; Q starts at 0. Each prompt's category is
-    drawn with probability proportional to exp(Q / temperature), then a prompt of it at random,
-    without replacement within a step. The commands in a public copy of the code have rate 0.5
-    throughout, and temperature 1.0 on Countdown, 0.4 on mathematics and 0.2 on puzzles with two
-    kinds of category.
-
-    Args:
-        rate: alpha, in (0, 1].
-        temperature: tau, positive; large values draw categories uniformly.
-        domain_of, group, seed: As in `dump`.
+    Needs domain_of=. The commands in a public copy of the code have temperature 1.0 on Countdown,
+    0.4 on mathematics and 0.2 on puzzles.
 
     >>> policy = sec(domain_of=lambda prompt: prompt[0])
     >>> for _ in range(2):
@@ -162,34 +103,28 @@ def sec(
     >>> policy.memory.numbers
     {'q:a': 0.0, 'q:b': 0.75}
     """
-    check_number("rate", rate, 0, 1, without=(0,))
 
     def learn(memory: Memory, visit: Visit) -> None:
-        for category, (gain, _) in _category_gains(domain_of, visit).items():
+        for category, (gain, _) in category_gains(domain_of, visit).items():
             before = memory.numbers.get(f"q:{category}", 0.0)
             memory.numbers[f"q:{category}"] = rate * gain + (1 - rate) * before
 
     def score(numbers: Mapping[str, float], names: list[Id]) -> FloatArray:
-        return np.array([numbers.get(f"q:{c}", 0.0) for c in names])
+        return _by_name(numbers, "q", names)
 
-    settings, order = f"rate={rate}, temperature={temperature}", _by_softmax(score, temperature)
-    return by_category("sec", domain_of, settings, group, learn, order, seed)
+    return by_category(domain_of, group, learn, _by_softmax(score, temperature))
 
 
-def _category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float, float]]:
+def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float, float]]:
     """The mean |advantage| of each category's rollouts in a step's visit, and their number."""
-    sums: dict[str, tuple[float, float]] = {}
     total_V = mean_advantage(visit.rewards_R, visit.group_R, len(visit.ids_V)) * visit.scored_V
-    for x, total, rollouts in zip(
-        visit.ids_V, total_V.tolist(), visit.scored_V.tolist(), strict=True
-    ):
-        category = str(domain_of(x))
-        before = sums.get(category, (0.0, 0.0))
-        sums[category] = (before[0] + total, before[1] + rollouts)
-    return {category: (total / rollouts, rollouts) for category, (total, rollouts) in sums.items()}
+    names, category_V = factorize([str(domain_of(x)) for x in visit.ids_V])
+    total_C, rollouts_C = (np.bincount(category_V, x_V) for x_V in (total_V, visit.scored_V))
+    means = zip((total_C / rollouts_C).tolist(), rollouts_C.tolist(), strict=True)
+    return dict(zip(map(str, names), means, strict=True))
 
 
-def add_to_window(
+def _add_to_window(
     numbers: dict[str, float], category: str, gain: float, rollouts: float, window: int
 ) -> None:
     """Adds a step to a category's window, drops steps that left it, and writes the window's mean to
@@ -207,34 +142,28 @@ def add_to_window(
     numbers[f"q:{category}"] = total / (window - left)
 
 
+def _by_name(numbers: Mapping[str, float], key: str, names: list[Id]) -> FloatArray:
+    return np.array([numbers.get(f"{key}:{name}", 0.0) for name in names])
+
+
 def _by_softmax(
     score: Callable[[Mapping[str, float], list[Id]], FloatArray], temperature: float
 ) -> _Order:
-    check_number("temperature", temperature, 0, np.inf, without=(0,))
     return lambda view, names, category_P: draw_order(
         score(view.numbers, names) / temperature, category_P, view.rng
     )
 
 
 def by_category(
-    method: str,
     domain_of: CategoryOf,
-    settings: str,
     group: int,
     learn: Callable[[Memory, Visit], None],
     order: _Order,
-    seed: int,
-    rescale: Rescale | None = None,
 ) -> Policy:
     """The policy that gives a group each to the first prompts of an order by their categories."""
-    check_function("domain_of", domain_of, "from a prompt's id to its category")
-    check_integer("group", group, 1)
 
     def decide(view: View) -> IntArray:
         names, category_P = factorize([str(domain_of(x)) for x in view.ids_P])
         return ranked(falling(order(view, names, category_P)), group, view)
 
-    named = getattr(domain_of, "__name__", type(domain_of).__name__)
-    name = f"{method}(domain_of={named}, {settings}, group={group}, seed={seed})"
-    needs, memory = Needs(candidates="all", baseline="group"), Memory({}, learn, rescale=rescale)
-    return Policy(name, decide, BetaEstimator(), seed, needs, memory=memory)
+    return policy(decide, memory=Memory({}, learn), candidates="all")

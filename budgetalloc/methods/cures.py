@@ -1,38 +1,34 @@
 """CurES: prompts drawn by their deviation, counts by Neyman's rule."""
 
-import math
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.budget import IntArray, rollouts_alone
-from budgetalloc.errors import check_integer, check_number
-from budgetalloc.policies.composition import spend
-from budgetalloc.policies.interface import Needs, View
-from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import top
+from budgetalloc.methods.table import Between, Count, Positive, method, policy
+from budgetalloc.policies import Policy, View
+from budgetalloc.policies.composition import spend, top
 from budgetalloc.solvers.proportional import proportional
 
-__all__ = ["cures"]
 
+@method("which prompts", "released code")
+def cures(
+    *,
+    group: Count = 8,
+    fewest: Annotated[int, Between(1, "group")] = 4,
+    temperature: Positive = 0.1,
+    seed: int = 0,
+) -> Policy:
+    """CurES (arXiv 2510.01037): drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to
+    sqrt(p(1-p)).
 
-def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: int = 0) -> Policy:
-    """Prompts drawn with probability proportional to exp(sqrt(p(1-p)) / temperature), then counts
-    by Neyman's rule.
-
-    CurES (arXiv 2510.01037): counts are proportional to the Bernoulli deviation sqrt(p(1-p)), the
-    paper's choice where gradient norms are unknown; p is the posterior mean under Beta(1, 1)
-    without forgetting. As many prompts as groups of `group` fit into the budget are drawn without
-    replacement. In the released code the temperature grows with the successes, so that it samples
-    uniformly to within 0.5 %, the posterior is never updated, and a prompt without spread gets
-    nothing. Here such a prompt keeps `fewest`, and the total is exact.
+    The released code samples almost uniformly, with a fixed posterior, and gives nothing to a
+    prompt without spread; here it keeps `fewest`. The temperature is our default. p is the
+    posterior mean under Beta(1, 1) without forgetting.
 
     Args:
-        group: Mean rollouts of a drawn prompt, at least `fewest`.
-        fewest: Fewest rollouts of a drawn prompt.
-        temperature: tau, positive; large values draw uniformly. The paper's value was not found.
-        seed: Seeds the draws and the ties.
+        group, fewest: Mean and fewest rollouts of a drawn prompt.
 
     >>> from budgetalloc import Budget
     >>> policy = cures(seed=0)
@@ -40,9 +36,6 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
     >>> policy.allocate(["half", "easy"], Budget(rollouts=16, floor=0))
     array([10,  6])
     """
-    check_integer("group", group, 1)
-    check_integer("fewest", fewest, 1, group)
-    check_number("temperature", temperature, 0, math.inf, without=(0,))
 
     def decide(view: View) -> IntArray:
         mean_P = view.belief_P.mean
@@ -56,8 +49,7 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
             number = max(rollouts // max(group, low), -(-rollouts // budget.largest_group))
             if number * low > rollouts:
                 low = budget.smallest_group
-            # The largest sums with Gumbel noise are a draw without replacement with these
-            # probabilities.
+            # The largest sums with Gumbel noise: a draw without replacement by these weights.
             keys_P = spread_P / temperature + view.rng.gumbel(size=len(mean_P))
             chosen_P = np.sort(np.argsort(-keys_P, kind="stable")[:number])
             budget = replace(budget, floor=low)
@@ -65,6 +57,4 @@ def cures(*, group: int = 8, fewest: int = 4, temperature: float = 0.1, seed: in
         counts_P[chosen_P] = proportional(spread_P[chosen_P], None, budget)
         return counts_P
 
-    name = f"cures(group={group}, fewest={fewest}, temperature={temperature}, seed={seed})"
-    estimator = BetaEstimator(prior=(1.0, 1.0))
-    return Policy(name, decide, estimator, seed, Needs(candidates="all", baseline="group"))
+    return policy(decide, prior=(1.0, 1.0), candidates="all")

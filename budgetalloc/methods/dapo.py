@@ -1,53 +1,47 @@
-"""DAPO's dynamic sampling: new prompts until a batch of mixed groups is full."""
+"""DAPO's dynamic sampling: new prompts until a batch of mixed groups is full, or its filter
+alone."""
 
 from typing import Literal
 
 import numpy as np
 
-from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.errors import check_choice, check_integer
-from budgetalloc.methods.downselect.rules import mixed_first
-from budgetalloc.policies.interface import Needs, Rounds, View
-from budgetalloc.policies.policy import Policy
+from budgetalloc.methods.downselect import mixed_first
+from budgetalloc.methods.pods import Generate
+from budgetalloc.methods.rules import generate_and_keep
+from budgetalloc.methods.table import Count, method, policy
+from budgetalloc.policies import Policy, View
+from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
 
-__all__ = ["dapo"]
 
-
+@method("in rounds", "paper's formulas")
 def dapo(
     *,
-    group: int = 8,
-    generate: int = 3,
+    group: Count = 8,
+    generate: Count = 3,
     order: Literal["random", "thompson"] = "random",
     discount: float = 0.2,
     idle: float = 0.999,
     seed: int = 0,
 ) -> Policy:
-    """Resamples until a batch of mixed groups is full: DAPO's dynamic sampling (arXiv 2503.14476).
+    """DAPO (arXiv 2503.14476): whole batches of groups of new prompts until the mixed groups fill a
+    batch.
 
-    Each round generates a whole batch of groups of new prompts and drops the groups of equal
-    rewards. The step ends when the mixed groups fill the batch, or after `generate` batches. The
-    budget is therefore a limit; only the one batch that is trained on is always spent. With
-    `order="thompson"`, prompts are tried in the order of a Thompson draw of p (1-p)^2 over the
-    whole dataset, as in VADE (arXiv 2511.18902), instead of at random.
+    The limit of `generate` batches is our default. The budget is a limit; only the one batch that
+    is trained on is always spent.
 
     Args:
-        group: Rollouts of a prompt.
-        generate: Most batches that a step may generate, at least 1.
-        order: The order in which prompts are tried.
-        discount, idle: As in `BetaEstimator`, for the draw.
-        seed: Seeds the ties and draws.
+        order: "thompson" tries prompts in the order of a Thompson draw of p (1-p)^2 over the whole
+            dataset, as in VADE (arXiv 2511.18902), with beliefs that fade by `discount` and `idle`.
 
     >>> from budgetalloc import Budget
-    >>> step = dapo(group=4, generate=2, seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
+    >>> policy = dapo(group=4, generate=2, seed=0)
+    >>> step = policy.begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))
     >>> step.request()
     array([4, 4, 0, 0])
-    >>> step.observe(["a"] * 4 + ["b"] * 4, [1, 0, 0, 0, 0, 1, 0, 0]); step.request()  # both are mixed
+    >>> step.observe(["a"] * 4 + ["b"] * 4, [1, 0, 0, 0, 0, 1, 0, 0]); step.request()  # both mixed
     array([0, 0, 0, 0])
     """
-    check_integer("group", group, 1)
-    check_integer("generate", generate, 1)
-    check_choice("order", order, ("random", "thompson"))
 
     def decide(view: View) -> Rounds:
         spending = Spending(view.budget, len(view.belief_P))
@@ -73,9 +67,19 @@ def dapo(
         spending.spread(np.argsort(before_P, kind="stable"), keep=total - batch)
         yield spending.counts_P - before_P
 
-    estimator = BetaEstimator(prior=(1.0, 1.0), discount=discount, idle=idle)
-    needs = Needs(
-        candidates="all" if order == "thompson" else generate, baseline="group", generate=generate
-    )
-    name = f"dapo(group={group}, generate={generate}, order={order!r}, discount={discount}, idle={idle}, seed={seed})"
-    return Policy(name, decide, estimator, seed, needs, keep=mixed_first)
+    fades = {"prior": (1.0, 1.0), "discount": discount, "idle": idle}
+    candidates = "all" if order == "thompson" else generate
+    return policy(decide, **fades, keep=mixed_first, candidates=candidates, generate=generate)
+
+
+@method("which rollouts", "paper's formulas")
+def keep_mixed(*, generate: Generate = 2, seed: int = 0) -> Policy:
+    """DAPO's filter (arXiv 2503.14476): groups of unequal rewards first.
+
+    The filter of dapo in one round, without resampling. generate is our default.
+
+    >>> import numpy as np
+    >>> keep_mixed(generate=2).keep(["a"] * 2 + ["b"] * 2, np.array([1.0, 1, 0, 1]), 2)
+    array([2, 3])
+    """
+    return generate_and_keep(generate, mixed_first)

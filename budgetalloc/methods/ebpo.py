@@ -1,5 +1,6 @@
 """EBPO: the group's mean, shrunk to the mean of the run."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -7,15 +8,13 @@ import numpy as np
 
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.policies.composition import uniform
-from budgetalloc.policies.interface import Needs, Outcome
-from budgetalloc.policies.policy import Policy
-
-__all__ = ["Moments", "ebpo", "shrunk"]
+from budgetalloc.methods.table import method
+from budgetalloc.policies import Needs, Policy, uniform
+from budgetalloc.policies.interface import Outcome
 
 
 class Moments(NamedTuple):
-    """Number, mean, and sum of squared deviations of the values so far (Welford's algorithm)."""
+    """Number, mean, and sum of squared deviations of values (Welford's algorithm)."""
 
     n: float = 0.0
     mean: float = 0.0
@@ -41,71 +40,46 @@ class Moments(NamedTuple):
         return self.squares / (self.n - 1) if self.n > 1 else 0.0
 
 
-def shrunk(mean_G: FloatArray, n_G: FloatArray, rewards: Moments, means: Moments) -> FloatArray:
-    """EBPO's baseline of each group of mean `mean_G` and size `n_G`, shape (G,).
-
-    (1 - S) mean + S mu with S = (s2 / n) / (s2 / n + t2), where mu and s2 are mean and variance of
-    all `rewards` of the run, and t2 is the variance of all its group `means`.
-    """
-    noise_G = rewards.variance / np.maximum(n_G, 1)
-    total_G = noise_G + means.variance
-    share_G = np.where(total_G > 0, noise_G / np.where(total_G > 0, total_G, 1.0), 0.0)
-    return np.asarray((1 - share_G) * mean_G + share_G * rewards.mean)
+def _moments(numbers: Mapping[str, float], kind: str) -> Moments:
+    return Moments(*(numbers[f"{kind}_{name}"] for name in Moments._fields))
 
 
+@method("which baseline", "paper's formulas")
 def ebpo(*, seed: int = 0) -> Policy:
-    """Equal groups, whose baseline is their mean shrunk to the mean of the run (EBPO, arXiv
-    2602.05165, Algorithm 1).
+    """EBPO (arXiv 2602.05165, Algorithm 1): (1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n
+    + t2), then whitened.
 
-    V = (1 - S) mean + S mu with S = (s2 / G) / (s2 / G + t2), where mu and s2 are mean and variance
-    of all successes of the run, this step included, and t2 is the variance of its group means
-    (`shrunk`). Nothing is discounted. Advantages r - V are centred over the batch and divided by
-    its standard deviation, so that groups of equal rewards have a signal too. Like a group's mean,
-    the baseline contains the rollout's own reward. The paper's sampling of prompts by topic, half
-    of its gain, is not included.
-
-    Args:
-        seed: Seeds the ties.
+    Without the paper's order of the prompts by topic, which is half of its gain. s2 is the variance
+    of all successes of the run, this step included, t2 that of its group means.
 
     >>> from budgetalloc import Budget
-    >>> policy = ebpo()
-    >>> step = policy.begin(["a", "b"], Budget(rollouts=4))
-    >>> step.expected_success(["a", "a", "b", "b"], [0, 0, 0, 1]).round(3)  # S = 1/8 / (1/8 + 1/8): half of 1/4 each
+    >>> step = ebpo().begin(["a", "b"], Budget(rollouts=4))  # S = 1/8 / (1/8 + 1/8)
+    >>> step.expected_success(["a", "a", "b", "b"], [0, 0, 0, 1]).round(3)  # half of 1/4 each
     array([0.125, 0.125, 0.375, 0.375])
     """
 
-    def moments(numbers: dict[str, float], kind: str) -> Moments:
-        return Moments(*(numbers[f"{kind}_{name}"] for name in Moments._fields))
-
     def learn(memory: Memory, visit: Visit) -> None:
-        n, total, squared = (
-            float(x_V.sum()) for x_V in (visit.scored_V, visit.successes_V, visit.graded_V)
-        )
+        n, total = float(visit.scored_V.sum()), float(visit.successes_V.sum())
         mean = total / max(n, 1)
-        seen = Moments(n, mean, max(total - squared - n * mean**2, 0.0))  # u^2 = u - u (1-u)
+        squares = total - float(visit.graded_V.sum()) - n * mean**2  # u^2 = u - u (1-u)
+        seen = Moments(n, mean, max(squares, 0.0))
         for kind, step in (("rewards", seen), ("means", Moments.of(visit.mean_V))):
-            updated = moments(memory.numbers, kind).plus(step)
-            memory.numbers |= {f"{kind}_{name}": value for name, value in updated._asdict().items()}
-
-    def rescale(memory: Memory, scale: float, shift: float) -> None:
-        for kind in ("rewards", "means"):
-            if memory.numbers[f"{kind}_n"]:
-                memory.numbers[f"{kind}_mean"] = min(
-                    max(scale * memory.numbers[f"{kind}_mean"] + shift, 0.0), 1.0
-                )
-            memory.numbers[f"{kind}_squares"] *= scale**2
+            updated = _moments(memory.numbers, kind).plus(step)._asdict()
+            memory.numbers |= {f"{kind}_{name}": value for name, value in updated.items()}
 
     def expect(outcome: Outcome) -> FloatArray:
-        numbers, success_R = dict(outcome.numbers), outcome.success_R
-        rewards = moments(numbers, "rewards").plus(Moments.of(success_R[~np.isnan(success_R)]))
-        means = moments(numbers, "means").plus(Moments.of(outcome.mean_G[outcome.scored_G > 0]))
-        return shrunk(outcome.mean_G, outcome.scored_G, rewards, means)[outcome.group_R]
+        scored_R, mean_G, n_G = ~np.isnan(outcome.success_R), outcome.mean_G, outcome.scored_G
+        rewards = _moments(outcome.numbers, "rewards").plus(Moments.of(outcome.success_R[scored_R]))
+        means = _moments(outcome.numbers, "means").plus(Moments.of(mean_G[n_G > 0]))
+        noise_G = rewards.variance / np.maximum(n_G, 1)
+        total_G = noise_G + means.variance
+        share_G = np.where(total_G > 0, noise_G / np.where(total_G > 0, total_G, 1.0), 0.0)
+        return np.asarray((1 - share_G) * mean_G + share_G * rewards.mean)[outcome.group_R]
 
     start = {f"{kind}_{name}": 0.0 for kind in ("rewards", "means") for name in Moments._fields}
     return replace(
-        uniform(seed=seed),
-        name=f"ebpo(seed={seed})",
+        uniform(),
         needs=Needs(baseline="policy", scale="whiten"),
-        memory=Memory({}, learn, start, rescale=rescale),
+        memory=Memory({}, learn, start),
         expect=expect,
     )

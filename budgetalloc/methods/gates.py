@@ -1,109 +1,79 @@
 """Gates: prompts of medium success rate pass, other prompts with a small probability."""
 
-import math
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_function, check_integer, check_number
-from budgetalloc.policies.interface import Needs, View
-from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import ranked
+from budgetalloc.errors import InputError, check_array
+from budgetalloc.methods.rules import pass_or_explore
+from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.policies import Policy, View
 
-__all__ = ["Predict", "gate", "pass_or_explore", "predictor_name"]
-
-Predict = Callable[[View], ArrayLike]
-"""Predicted success rates of a view's prompts, shape (P,); NaN where nothing is known."""
+Predict = Annotated[
+    Callable[[View], ArrayLike], "of a View that returns one rate for each of its prompts"
+]
 
 
+@method("which prompts", "ours", of_rates=True)
 def gate(
     *,
-    group: int = 8,
-    lo: float = 0.1,
-    hi: float = 0.9,
+    group: Count = 8,
+    lo: Annotated[float, Between(0, 1, without=(1,))] = 0.1,
+    hi: Share = 0.9,
     predict: Predict | None = None,
-    explore: float = 0.05,
+    explore: Share = 0.05,
     discount: float = 0.9,
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """Rolls out prompts whose predicted success rate lies between `lo` and `hi`, in groups of equal
-    size.
+    """A group each to random prompts with lo < p < hi, p predicted or the posterior mean; others
+    pass with the probability `explore`.
 
-    A prompt outside the bounds passes with probability `explore`: changes of its rate are noticed.
-    As many of the passing prompts as fit into the budget are chosen at random. If too few pass,
-    other prompts are added at random, and the budget is spent exactly. The rule and its defaults
-    are ours.
-
-    The rule is about rates, not variance. For graded success the rate is the mean: a prompt that
-    always earns 0.5 passes, although it has no gradient. `vade` and `cures` leave it out.
+    Takes any predictor of success rates. For graded success the rate is the mean: a prompt that
+    always earns 0.5 passes, although it has no gradient.
 
     Args:
-        group: Rollouts of a chosen prompt, at least 1.
-        lo, hi: Bounds of the rates that pass, both excluded; lo in [0, 1), hi in (lo, 1].
-        predict: Returns the rates from a view; NaN passes. The default is the mean of the belief,
-            with NaN for prompts never seen. If it depends on other state that changes, a resumed
-            run differs.
-        explore: Probability that a prompt outside the bounds passes, in [0, 1]. With 0, it may
-            never be rolled out again.
-        discount, idle: As in `BetaEstimator`.
-        seed: Seeds the draws.
+        predict: Returns the rates from a view; NaN passes. If it depends on other state that
+            changes, a resumed run differs.
+        explore: With 0, a prompt outside the bounds may never be rolled out again.
 
     >>> from budgetalloc import Budget
-    >>> policy = gate(seed=0)
-    >>> policy.observe(["solved"] * 8 + ["half"] * 8 + ["failed"] * 8, [1] * 8 + [0, 1] * 4 + [0] * 8)
-    >>> policy.allocate(["solved", "half", "failed", "new"], Budget(rollouts=16, floor=0))
+    >>> policy, ids = gate(seed=0), ["solved", "half", "failed", "new"]
+    >>> policy.observe([x for x in ids[:3] for _ in range(8)], [1] * 8 + [0, 1] * 4 + [0] * 8)
+    >>> policy.allocate(ids, Budget(rollouts=16, floor=0))
     array([0, 8, 0, 8])
     """
-    if predict is not None:
-        check_function(
-            "predict", predict, "of a View that returns one rate for each of its prompts"
-        )
-    check_number("lo", lo, 0, 1, without=(1,))
-    check_number("hi", hi, lo, 1, without=(lo,))
+    if not lo < hi:
+        raise InputError(f"hi={hi}: use a number in ({lo:g}, 1].", argument="hi")
 
     def passes(view: View) -> NDArray[np.bool_]:
         if predict is None:
-            rate_P = np.where(view.cold_P, math.nan, view.belief_P.mean)
+            rate_P = np.where(view.cold_P, np.nan, view.belief_P.mean)
         else:
             rate_P = check_array("predict(view)", predict(view), "one rate for each prompt")
         if rate_P.shape != (len(view.ids_P),):
-            raise InputError(
-                f"predict={predictor_name(predict)} gave shape {rate_P.shape}: give one rate for "
-                "each prompt."
-            )
+            raise InputError(f"predict gave shape {rate_P.shape}: give one rate for each prompt.")
         return np.asarray(np.isnan(rate_P) | ((lo < rate_P) & (rate_P < hi)))
 
-    settings = (
-        f"group={group}, lo={lo}, hi={hi}, predict={predictor_name(predict)}, explore={explore}"
-    )
-    name = f"gate({settings}, discount={discount}, idle={idle}, seed={seed})"
-    estimator, needs = (
-        BetaEstimator(discount=discount, idle=idle),
-        Needs(candidates="all", baseline="group"),
-    )
-    return Policy(name, pass_or_explore(passes, group, explore), estimator, seed, needs)
+    decide = pass_or_explore(passes, group, explore)
+    return policy(decide, discount=discount, idle=idle, candidates="all")
 
 
-def pass_or_explore(
-    passes: Callable[[View], NDArray[np.bool_]], group: int, explore: float
-) -> Callable[[View], IntArray]:
-    """The rule that takes prompts that pass or are explored in random order, and then the
-    others."""
-    check_integer("group", group, 1)
-    check_number("explore", explore, 0, 1)
+@method("which prompts", "a description", of_rates=True)
+def masa(
+    *, group: Count = 16, predict: Predict | None = None, explore: Share = 0.05, seed: int = 0
+) -> Policy:
+    """MASA (arXiv 2510.03259): 0 < p < 1 for the p that the model predicts.
 
-    def decide(view: View) -> IntArray:
-        explore_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
-        return ranked(
-            (passes(view) | (explore_draw_P < explore)) + order_draw_P + 1e-12, group, view
-        )
+    Without predictions, the posterior mean in (0.1, 0.9), our bounds. The released code has no
+    gate. `explore` and `group` are our defaults. See `gate`, also for graded success.
 
-    return decide
-
-
-def predictor_name(predict: Predict | None) -> str | None:
-    return None if predict is None else getattr(predict, "__name__", repr(predict))
+    >>> from budgetalloc import Budget
+    >>> policy = masa(group=8, predict=lambda view: [x / 2 for x in view.ids_P], seed=0)
+    >>> policy.allocate([0, 1, 2], Budget(rollouts=8, floor=0))
+    array([0, 8, 0])
+    """
+    lo, hi = (0.1, 0.9) if predict is None else (0.0, 1.0)
+    return gate(group=group, lo=lo, hi=hi, predict=predict, explore=explore)

@@ -8,12 +8,10 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_function, check_integer, check_number, check_type
-from budgetalloc.policies.interface import Hinted, Rounds, Tally, View
-from budgetalloc.policies.policy import Policy
+from budgetalloc.policies import Hinted, Policy, Tally, View
+from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.rounds import followed_by
 from budgetalloc.policies.spending import Spending
-
-__all__ = ["Hint", "on_all_fail"]
 
 Hint = Callable[[list[Id]], Iterable[Id] | None]
 """Prompts without a success, most failures first -> those of them that have a hint; None is all."""
@@ -60,19 +58,18 @@ def on_all_fail(
             whole group.
 
     >>> import budgetalloc as ba
-    >>> policy = on_all_fail(ba.uniform(), lambda ids: [x for x in ids if x != "lost"], rollouts=4, share=0.25)
     >>> ids_P, rates = ["easy", "hard", "lost"], {"easy": 1.0, "hard": 0.0, "lost": 0.0}
+    >>> hint = lambda ids: [x for x in ids if x != "lost"]
+    >>> policy = on_all_fail(ba.uniform(), hint, rollouts=4, share=0.25)
     >>> step = policy.begin(ids_P, ba.Budget(rollouts=24))
     >>> while (counts_P := step.request()).any():
     ...     print(counts_P, step.hinted)
     ...     ids_R = [x for x, n in zip(ids_P, counts_P, strict=True) for _ in range(n)]
-    ...     rewards_R = [1.0 if step.hinted else rates[x] for x in ids_R]  # you would generate, with the hint if asked
+    ...     rewards_R = [1.0 if step.hinted else rates[x] for x in ids_R]  # you would generate
     ...     step.observe(ids_R, rewards_R, hinted=step.hinted)
     [6 6 6] False
     [0 3 0] True
     [1 1 1] False
-    >>> policy.belief(["hard"]).alpha_P  # as before: three successes with the hint are not its own
-    array([0.5])
     """
     check_type("policy", policy, Policy, "a policy such as ba.uniform()")
     check_function("hint", hint, "from a list of prompts to those that it has a hint for")
@@ -82,17 +79,20 @@ def on_all_fail(
     check_integer("fewest", fewest, 1)
 
     def with_hints(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
-        spending = Spending(
-            replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P
-        )
-        failed_P = (
-            (tally.successes_P == 0)
-            & (tally.scored_P >= fewest)
-            & (spent_P < spending.budget.largest_group)
-        )
-        failed = np.flatnonzero(failed_P)
+        budget = replace(view.budget, rollouts=int(spent_P.sum()) + reserve)
+        spending = Spending(budget, len(spent_P), spent_P)
+        failed_P = (tally.successes_P == 0) & (tally.scored_P >= fewest)
+        failed = np.flatnonzero(failed_P & (spent_P < budget.largest_group))
         failed = failed[np.argsort(-tally.scored_P[failed], kind="stable")]
-        helped = _prompts_to_help(hint, view, failed)[: max(reserve // rollouts, 1)]
+        ids = [view.ids_P[at] for at in failed.tolist()]
+        answer = hint(list(ids)) if ids else []
+        wanted = set(ids if answer is None else check_ids(answer, "hint(ids)"))
+        if not wanted <= set(ids):
+            raise InputError(
+                f"hint returned {sorted(map(str, wanted - set(ids)))}: return ids from its "
+                "argument only, or None."
+            )
+        helped = failed[[x in wanted for x in ids]][: max(reserve // rollouts, 1)]
         spending.give_each(helped, rollouts - unhinted)
         hinted_P = spending.counts_P - spent_P
         if hinted_P.any():
@@ -102,20 +102,5 @@ def on_all_fail(
         spending.spread_rest()
         yield spending.counts_P - spent_P - hinted_P
 
-    name = f"on_all_fail({policy.name}, rollouts={rollouts}, unhinted={unhinted}, share={share}, fewest={fewest})"
-    return followed_by(policy, with_hints, share, name)
-
-
-def _prompts_to_help(hint: Hint, view: View, failed: IntArray) -> IntArray:
-    """The failed prompts that have a hint, in the same order."""
-    ids = [view.ids_P[at] for at in failed.tolist()]
-    answer = hint(list(ids)) if ids else []
-    if answer is None:
-        return failed
-    wanted = set(check_ids(answer, "hint(ids)"))
-    if not wanted <= set(ids):
-        raise InputError(
-            f"hint returned {sorted(map(str, wanted - set(ids)))}: return ids from its argument "
-            "only, or None."
-        )
-    return failed[[x in wanted for x in ids]]
+    settings = f"rollouts={rollouts}, unhinted={unhinted}, share={share}, fewest={fewest}"
+    return followed_by(policy, with_hints, share, f"on_all_fail({policy.name}, {settings})")

@@ -2,49 +2,29 @@
 where not."""
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.state import arrays_in, check_state, reading
-from budgetalloc.errors import InputError, check_integer, check_number
-from budgetalloc.policies.interface import Needs, Outcome, Rounds, Tally, View
-from budgetalloc.policies.policy import Policy
+from budgetalloc.errors import InputError
+from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.policies import Policy, Tally, View
+from budgetalloc.policies.interface import Outcome, Rounds
 from budgetalloc.policies.rounds import until_finished
-
-__all__ = ["disagreement", "fused", "next_gain", "v05"]
 
 _START = 16  # prompts that the starting prior weighs
 
 
 def disagreement(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
     """The squared error of a value, estimated from a group's mean for rewards of -1 and 1, shape
-    (P,).
-
-    max(0, (2 mean - 2 value)^2 - 1 / n), where 1 / n is the largest variance of a mean of n; 0
-    where n is 0.
-    """
-    return np.where(
-        n_P > 0, np.maximum(4 * (mean_P - value_P) ** 2 - 1 / np.maximum(n_P, 1), 0.0), 0.0
-    )
-
-
-def fused(mean_P: FloatArray, value_P: FloatArray, n_P: FloatArray) -> FloatArray:
-    """V0.5's baseline: w mean + (1 - w) value, w = d / (d + 1 / n) with d the `disagreement`, shape
-    (P,)."""
-    error_P = disagreement(mean_P, value_P, n_P)
-    weight_P = error_P / (error_P + 1 / np.maximum(n_P, 1))
-    return np.asarray(weight_P * mean_P + (1 - weight_P) * value_P)
-
-
-def next_gain(error_P: ArrayLike, n_P: ArrayLike) -> FloatArray:
-    """The fall of the squared error of `fused` by one more rollout, d / (d n + 1) - d / (d (n + 1)
-    + 1), shape (P,)."""
-    error, n = np.asarray(error_P, dtype=np.float64), np.asarray(n_P, dtype=np.float64)
-    return np.asarray(error / (error * n + 1) - error / (error * (n + 1) + 1))
+    (P,): max(0, (2 mean - 2 value)^2 - 1 / n), where 1 / n is the largest variance of a mean of n;
+    0 where n is 0."""
+    error_P = 4 * (mean_P - value_P) ** 2 - 1 / np.maximum(n_P, 1)
+    return np.where(n_P > 0, np.maximum(error_P, 0.0), 0.0)
 
 
 class _PooledEstimator(BetaEstimator):
@@ -75,31 +55,25 @@ class _PooledEstimator(BetaEstimator):
         self.prior_now = a, b
 
 
+@method("in rounds", "a description", of_rates=True)
 def v05(
-    *, first: int = 4, most: int = 16, more: int = 1, cost: float = 0.0039, seed: int = 0
+    *,
+    first: Count = 4,
+    most: Annotated[int, Between("first")] = 16,
+    more: Count = 1,
+    cost: Share = 0.0039,
+    seed: int = 0,
 ) -> Policy:
-    """Groups of `first`, and more rollouts where they contradict the belief (V0.5, arXiv
-    2603.10848).
+    """V0.5 (arXiv 2603.10848): 4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2
+    mean - 2 V)^2 - 1 / n); at most 16.
 
-    The baseline is the believed success V where the group's mean agrees with it, and otherwise lies
-    between V and the mean (`fused`). The test is whether their distance exceeds the noise of the
-    mean. A group continues, up to `most`, while one more rollout lowers the expected squared error
-    of the baseline by more than `cost` (`next_gain`). What it does not need starts further prompts,
-    so that the budget is spent exactly. Graded success enters through its mean alone.
-
-    The paper's V is a pretrained value model. Here it is the posterior mean before the step, with
-    the prior of the pool for a prompt never seen. Rules and constants are from a reader's notes of
-    the paper. The scale of the advantages was not found; here it is their root mean square. The
-    baseline contains the rollout's own reward where the group disagrees. Groups of 1 and 2 did not
-    converge in the paper.
+    Baseline w mean + (1 - w) V, w = d / (d + 1 / n). V is the posterior before the step, in the
+    paper a pretrained value model. more=4 takes fewer rounds. From a reader's notes of the paper;
+    the scale of the advantages was not found. Graded success enters through its mean.
 
     Args:
-        first: Rollouts to start a prompt with, at least 1.
-        most: Most rollouts of a prompt, at least `first`.
-        more: Rollouts to continue a group with, at least 1, the paper's. Larger numbers take fewer
-            rounds.
-        cost: The fall of the squared error that a further rollout must exceed; 0.0039 is 1 / 16^2.
-        seed: Seeds the ties.
+        first, more, most: Rollouts to start a prompt with, to continue it with, and in all.
+        cost: The fall of the squared error that a further rollout must exceed, 1 / 16^2.
 
     >>> from budgetalloc import Budget
     >>> policy = v05()
@@ -111,23 +85,22 @@ def v05(
     >>> step.observe(["known"] * 4 + ["fell"] * 4, [1] * 4 + [0] * 4); step.request()
     array([0, 1])
     """
-    check_integer("first", first, 1)
-    check_integer("most", most, first)
-    check_integer("more", more, 1)
-    check_number("cost", cost, 0, 1)
 
     def decide(view: View) -> Rounds:
         value_P = view.belief_P.mean
 
         def settled(tally: Tally) -> NDArray[np.bool_]:
-            mean_P = tally.successes_P / np.maximum(tally.scored_P, 1)
-            return next_gain(disagreement(mean_P, value_P, tally.scored_P), tally.scored_P) <= cost
+            n_P = tally.scored_P
+            d_P = disagreement(tally.successes_P / np.maximum(n_P, 1), value_P, n_P)
+            return np.asarray(d_P / (d_P * n_P + 1) - d_P / (d_P * (n_P + 1) + 1) <= cost)
 
         return until_finished(view, first, more, most, settled, view.rollouts_only("v05"))
 
     def expect(outcome: Outcome) -> FloatArray:
-        return fused(outcome.mean_G, outcome.belief_G.mean, outcome.scored_G)[outcome.group_R]
+        mean_G, value_G, n_G = outcome.mean_G, outcome.belief_G.mean, outcome.scored_G
+        d_G = disagreement(mean_G, value_G, n_G)
+        weight_G = d_G / (d_G + 1 / np.maximum(n_G, 1))
+        return np.asarray(weight_G * mean_G + (1 - weight_G) * value_G)[outcome.group_R]
 
-    name = f"v05(first={first}, most={most}, more={more}, cost={cost}, seed={seed})"
-    needs = Needs(candidates=2, baseline="policy", scale="rms", by_group=True)
-    return Policy(name, decide, _PooledEstimator(discount=0.9), seed, needs, expect=expect)
+    needs = {"candidates": 2, "baseline": "policy", "scale": "rms", "by_group": True}
+    return policy(decide, estimator=_PooledEstimator(discount=0.9), expect=expect, **needs)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from budgetalloc import Budget, simulate
-from budgetalloc.methods.adarft import adarft, moved_target
+from budgetalloc.methods.adarft import adarft
 from budgetalloc.testing import Known
 
 OFFLINE = {f"p{k}": (k, 8) for k in range(9)}  # difficulties 100, 87.5, ..., 0
@@ -28,11 +28,6 @@ def test_the_target_moves_with_the_mean_reward_and_the_nearest_are_taken():
         assert policy.memory.numbers["target"] == pytest.approx(target)
         distance = {x: abs(100 * (1 - s / 8) - target) for x, (s, _) in OFFLINE.items()}
         assert chosen(policy) == set(sorted(distance, key=distance.get)[:2])
-
-
-def test_the_target_stays_in_its_range():
-    assert moved_target(90.0, 1.0) == 100.0
-    assert moved_target(10.0, 0.0) == 0.0
 
 
 def test_prompts_of_equal_difficulty_take_turns():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Beta, Budget, Point
-from budgetalloc.methods.bots import bots, implicit
+from budgetalloc.methods.bots import bots
 
 IDS = ["a", "b", "c", "d"]
 FEATURES = np.array([[0.1, 0.9], [0.0, 0.3], [0.5, 0.6], [0.2, 1.0]])
@@ -56,10 +56,6 @@ def test_the_beliefs_are_those_of_the_released_estimator(known, history, lamb, r
         policy.observe([x for x in visits for _ in range(8)], [float(k < visits[x]) for x in visits for k in range(8)])
     expected = released(history, 8, lamb, rho, FEATURES if known else None)
     assert np.array(believed(policy)) == pytest.approx(np.array(expected), rel=1e-6)
-
-
-def test_what_the_capability_implies():
-    assert implicit(FEATURES, np.array([0.0, 1.0, -5.0, 9.0]))[0] == pytest.approx([0.1, 0.9, 0.0, 1.0])
 
 
 def test_without_anchors_an_unvisited_prompt_is_forgotten():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget
-from budgetalloc.methods.categories import draw_order, dump, sec, upper_bounds
+from budgetalloc.methods.categories import draw_order, dump, sec
 
 
 def first(prompt):
@@ -118,12 +118,6 @@ def test_what_dump_and_sec_learn_of_a_category(steps, window):
     assert both[1].memory.numbers == pytest.approx(q)
 
 
-def test_dumps_score():
-    """Exact: gain + sqrt(2 ln(n + 1) / (n_c + 1)); at the start all are equal."""
-    assert upper_bounds([0.25], [7], 24)[0] == pytest.approx(0.25 + sqrt(2 * log(25) / 8), rel=1e-15)
-    assert upper_bounds([0.0, 0.0], [0, 0], 0).tolist() == [0, 0]
-
-
 def test_dump_draws_by_the_softmax_of_its_bounds():
     """Computed from the formula; 1,500 steps of one group each, four standard errors."""
     policy = dump(domain_of=first, temperature=0.5)
@@ -132,14 +126,6 @@ def test_dump_draws_by_the_softmax_of_its_bounds():
     score = np.array([0.0, 1.0]) + sqrt(2 * log(481) / 241)
     expected = exp(score[0] / 0.5) / sum(exp(x / 0.5) for x in score)
     assert_share_of_a(policy, expected)
-
-
-def test_dump_tries_a_category_that_it_does_not_know():
-    policy = dump(domain_of=first, seed=0)
-    for _ in range(10):
-        policy.observe(["a1"] * 8, [0, 1] * 4)
-    # 1 + sqrt(2 ln 81 / 81) = 1.33 against sqrt(2 ln 81) = 2.96: exp(-16) for the known one
-    assert policy.allocate(["a1", "b1"], Budget(8, floor=0)).tolist() == [0, 8]
 
 
 # --- SEC ---
@@ -161,31 +147,6 @@ def test_groups_go_to_the_prompts_drawn_and_the_rest_to_one_more(make):
     assert sorted(counts_P[counts_P > 0].tolist()) == [3, 8, 8, 8, 8, 8]
     counts_P = make(domain_of=levels, group=6).allocate(range(10), Budget(10 * 2 + 3 * 4, floor=2))
     assert sorted(counts_P.tolist()) == [2] * 7 + [6] * 3
-
-
-@each_method
-def test_prompts_of_a_category_are_drawn_equally_often(make):
-    policy, met = make(domain_of=levels), np.zeros(40)
-    for _ in range(100):
-        counts_P = policy.allocate(range(40), Budget(64, floor=0))
-        met += counts_P > 0
-        policy.observe(np.repeat(np.arange(40), counts_P), np.arange(64) % 2)
-    assert met.sum() == 800
-    assert met.min() >= 8  # 20 on average, standard deviation 4
-    assert met.max() <= 36
-
-
-@each_method
-def test_categories_without_signal_are_drawn_rarely(make):
-    policy, groups = make(domain_of=levels), np.zeros(3)
-    for step in range(160):
-        counts_P = policy.allocate(range(40), Budget(64, floor=0))
-        ids_R = np.repeat(np.arange(40), counts_P)
-        policy.observe(ids_R, (ids_R % 3 == 0) & (np.arange(64) % 2 == 0))
-        if step >= 80:
-            groups += np.bincount(np.arange(40) % 3, weights=counts_P > 0)
-    assert groups.min() >= 2
-    assert groups[0] > 4 * groups[1:].max()
 
 
 @each_method

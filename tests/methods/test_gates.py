@@ -4,7 +4,7 @@ import pytest
 from policy_steps import chosen
 
 from budgetalloc import Budget, InputError
-from budgetalloc.methods.gates import gate
+from budgetalloc.methods import gate, masa
 
 NAN = float("nan")
 
@@ -38,7 +38,7 @@ def test_any_predictor_decides_and_what_it_does_not_know_passes():
         "solved",
         "failed",
     }
-    with pytest.raises(InputError, match=r"predict=short gave shape \(1,\)"):
+    with pytest.raises(InputError, match=r"predict gave shape \(1,\)"):
         gate(predict=short).allocate(IDS, Budget(8))
 
 
@@ -70,6 +70,8 @@ def test_with_a_floor_all_keep_it_and_those_that_pass_fill_up_first():
     assert counts == {"solved": 2, "half": 8, "failed": 2, "new": 8}
 
 
-def test_a_gate_opens_again_when_what_was_learned_is_forgotten():
-    history = [*SEEN, (["solved"] * 8, [0.0, 1.0] * 4), (["solved"] * 8, [0.0, 1.0] * 4)]
-    assert "solved" in chosen(lambda seed: gate(explore=0.0, seed=seed), history, ["solved", "failed", "half"], EIGHT)
+def test_masa_skips_predictions_of_exactly_0_and_1():
+    rates = {"a": 0.0, "b": 1e-3, "c": 0.999, "d": 1.0}
+    build = lambda seed: masa(explore=0.0, predict=lambda view: [rates[x] for x in view.ids_P], seed=seed)  # noqa: E731
+    assert chosen(build, [], list(rates), Budget(16, floor=0)) == {"b", "c"}
+    assert chosen(lambda seed: masa(explore=0.0, seed=seed), SEEN, IDS, Budget(16, floor=0)) == {"half", "new"}

@@ -53,12 +53,6 @@ def test_all_but_one_rollout_of_each_helped_prompt_is_hinted_and_the_rest_of_the
     assert (last_P[:3] == 1).all()
 
 
-def test_a_prompt_that_the_hint_does_not_return_is_not_hinted():
-    policy = on_all_fail(ba.uniform(), lambda ids: [x for x in ids if x != "b"], share=0.5)
-    _, hinted = play(policy, list("abc"), Budget(64), dict.fromkeys("abc", 0.0))
-    assert (hinted.sum(axis=0) > 0).tolist() == [True, False, True]
-
-
 def test_no_more_prompts_are_helped_than_the_reserve_pays_for():
     ids = list(range(16))
     plain, hinted = play(on_all_fail(ba.uniform(), everybody, share=0.25), ids, Budget(128), dict.fromkeys(ids, 0.0))
@@ -74,24 +68,6 @@ def test_a_policy_that_stops_early_is_not_made_to_spend_more_than_the_reserve():
     plain, hinted = play(on_all_fail(ba.methods.dapo(group=16), everybody, share=0.25), ids, budget, rates)
     assert plain[1:-1].sum() < 360  # half of three batches, or a little more
     assert plain[-1].sum() + hinted.sum() == 120
-
-
-def test_a_reserve_that_is_no_group_is_not_taken():
-    """13 = 5 + 4 + 4; after 5 + 5, three more could not be spent."""
-    policy, budget = on_all_fail(ba.uniform(), everybody, share=0.25), Budget(13, floor=0, cap=5, min_group=4)
-    plain, hinted = play(policy, list("abc"), budget, dict.fromkeys("abc", 0.0))
-    assert plain.sum() == 13
-    assert not hinted.any()
-
-
-def test_where_nothing_failed_the_hint_is_not_asked_and_nothing_is_hinted():
-    def never(ids):
-        raise AssertionError("asked")
-
-    ids = list(range(8))
-    plain, hinted = play(on_all_fail(ba.uniform(), never), ids, Budget(64), dict.fromkeys(ids, 1.0))
-    assert not hinted.any()
-    assert plain.sum(axis=0).tolist() == [8] * 8
 
 
 def test_hinted_rewards_reach_neither_the_belief_nor_the_memory():
@@ -136,13 +112,6 @@ def after_failures(hint):
     return step
 
 
-def test_rewards_of_hinted_rollouts_are_checked_as_others_are():
-    step = after_failures(everybody)
-    step.request()
-    with pytest.raises(InputError, match="outside"):
-        step.observe(["a"], [2.0], hinted=True)
-
-
 def test_a_hint_for_a_prompt_that_was_not_asked_about_is_refused():
     with pytest.raises(InputError, match="stranger"):
         after_failures(lambda ids: ["stranger"]).request()
@@ -156,18 +125,6 @@ def test_the_wrapped_policy_keeps_its_needs(method):
     assert not policy.needs.keep_batch
     assert (policy.needs.candidates, policy.needs.generate) == (plain.needs.candidates, plain.needs.generate)
     assert policy.keep is plain.keep
-
-
-def test_counts_do_not_depend_on_the_order_of_ids():
-    ids = list(range(30))
-    policies_ = (on_all_fail(ba.thompson(seed=1), everybody, share=0.3, fewest=1) for _ in range(2))
-    rounds = [
-        play(policy, order, Budget(150, floor=0), dict.fromkeys(ids, 0.0), hinted_rate=0.0)
-        for policy, order in zip(policies_, (ids, ids[::-1]), strict=True)
-    ]
-    for one, other in zip(*rounds, strict=True):
-        assert np.array_equal(one, other[:, ::-1])
-    assert rounds[0][1].any()
 
 
 def test_hints_of_hints_are_counted_once_each():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget
-from budgetalloc.methods.pac import one_by_one, pac, slope, utilities
+from budgetalloc.methods.pac import one_by_one, pac
 
 FIRST = lambda prompt: prompt[0]  # noqa: E731
 STEPS = st.lists(
@@ -53,13 +53,6 @@ def test_the_belief_is_that_of_algorithm_1(history, window):
         assert policy.memory.numbers[f"s2:{c}"] == pytest.approx(s2, abs=1e-9)
     kept = [key for key in policy.memory.numbers if key.startswith("size:")]
     assert len(kept) <= 3 * window
-
-
-def test_progress_raises_the_utility_and_decline_lowers_it():
-    assert slope(np.array([0.0, 1.0]), np.array([0.0, 1.0])) == 0.0
-    assert slope(np.array([0.0, 0.5, 1.0]), np.array([0.0, 0.5, 1.0])) == pytest.approx(1.0)
-    assert utilities(np.ones(2), np.array([0.2, -0.2])) == pytest.approx([1.5, 0.5])
-    assert utilities(np.ones(2), np.zeros(2)) == pytest.approx([1.0, 1.0])
 
 
 def test_each_slot_takes_the_best_category_that_has_a_prompt_left():

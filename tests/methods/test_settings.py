@@ -3,15 +3,10 @@
 import re
 from functools import partial
 
-import numpy as np
 import pytest
 
 import budgetalloc as ba
 from budgetalloc import InputError, policies
-from budgetalloc.methods.brorl import breadth_depth, lr_scale
-from budgetalloc.methods.dars import dars_counts
-from budgetalloc.methods.e3 import rank_shares
-from budgetalloc.methods.vip import gradient_variance, variance_reduction
 
 NAN, INF = float("nan"), float("inf")
 BY_ID = {"domain_of": lambda prompt: prompt}
@@ -81,20 +76,10 @@ def test_a_bad_setting_is_named(name, key):
         (partial(ba.methods.coba_rl, tau=(3.0, 2.0)), "tau"),
         (partial(ba.methods.e3, fewest=9), "fewest=9: use an integer from 1 to 8"),
         (partial(ba.methods.e3, most=7), "most=7: use an integer of at least 8"),
-        (partial(rank_shares, [1.0], 20, 4, 12), "rollouts=20: 1 prompts with 4 to 12"),
-        (partial(gradient_variance, [2], "ppo"), "form='ppo'"),
-        (partial(variance_reduction, "ppo"), "form='ppo'"),
         (partial(ba.methods.dars, most=7), "most=7: use an integer of at least 8"),
-        (partial(dars_counts, [9], 8, "ET"), r"successes_P=\[9\]"),
-        (partial(dars_counts, [np.nan], 8, "ET"), "successes_P="),
-        (partial(dars_counts, [1], 8, "ET", most=4), "most=4"),
         (partial(ba.methods.bots, anchors={"a": 0.5}), r"anchors\['a'\]=0.5"),
         (partial(ba.methods.bots, anchors={"a": (0.5, 1.5)}), r"anchors\['a'\]=1.5"),
         (partial(ba.methods.gate, lo=0.5, hi=0.5), "hi=0.5"),
-        (partial(breadth_depth, 0, 8), "rollouts=0"),
-        (partial(breadth_depth, 8, 0), "group=0"),
-        (partial(lr_scale, 0, 1), "batch=0"),
-        (partial(lr_scale, 1, INF), "base_batch=inf"),
         (partial(ba.methods.drive, phases=[]), r"phases=\[\]: give at least one"),
         (partial(ba.methods.drive, phases=[(0.5, 8)]), r"phases holds \(0.5, 8\)"),
         (partial(ba.methods.drive, phases=[(72, 64, 64)]), r"keep=72: use a number in \(0, 1\]"),
