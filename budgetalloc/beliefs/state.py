@@ -1,22 +1,37 @@
-"""A policy's state in one file, written atomically and read without unpickling."""
+"""The state of what learns: attributes that are saved and restored, and a file of them, which is
+written atomically and read without unpickling."""
 
+import copy
 import json
 import os
+import re
 import secrets
 import zipfile
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, check_ids
-from budgetalloc.errors import InputError, StateError, check_array, shown
+from budgetalloc.beliefs.pool import Index
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import (
+    InputError,
+    StateError,
+    check_array,
+    check_flag,
+    check_integer,
+    check_number,
+    shown,
+)
 
 __all__ = [
+    "Stateful",
+    "Table",
     "arrays_in",
     "check_state",
     "distinct_ids",
@@ -27,7 +42,175 @@ __all__ = [
     "unchanged_on_error",
 ]
 
-_FORMAT = "budgetalloc state"
+_FORMAT = "budgetalloc state 2"
+
+
+class Stateful:
+    """What has a state: the attributes that a subclass names in `saved`.
+
+    They may be arrays, numbers, flags, texts, tuples and dicts of these, objects with a state of
+    their own, and a `Table`, whose entries are put among those of the object. The entry of
+    `_mean_D` is called "mean". A restored value has the type and the shape of the present one;
+    integers are at least 0.
+
+    >>> class Shares(Stateful):
+    ...     saved = ("steps", "_mean_D")
+    ...     def __init__(self):
+    ...         self.steps, self._mean_D = 3, np.zeros(2)
+    >>> shares = Shares()
+    >>> shares.load_state_dict({"steps": 4, "mean": [0.25, 0.75]})
+    >>> shares.state_dict()
+    {'steps': 4, 'mean': array([0.25, 0.75])}
+    """
+
+    saved: ClassVar[Sequence[str]] = ()
+    """The names of the attributes."""
+    may_be_nan: ClassVar[Sequence[str]] = ()
+    """Those whose numbers may be NaN."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything learned, without settings. `load_state_dict` restores it to the bit."""
+        state: dict[str, Any] = {}
+        for name in self.saved:
+            value = getattr(self, name)
+            state |= value.state_dict() if isinstance(value, Table) else {_key(name): _kept(value)}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replaces what was learned by a saved state.
+
+        Raises:
+            StateError: the state does not fit. Nothing has changed then.
+        """
+        check_state(state)
+        restored = copy.copy(self)
+        with reading(type(self).__name__):
+            for name in self.saved:
+                value, key = getattr(self, name), _key(name)
+                entry = state if isinstance(value, Table) else state[key]
+                setattr(restored, name, _like(value, entry, key, name in self.may_be_nan))
+            restored.check_restored()
+        vars(self).update(vars(restored))
+
+    def check_restored(self) -> None:
+        """Raises `InputError` if restored values contradict each other, and brings up to date what
+        follows from them. Called before anything is replaced."""
+
+
+class Table(Stateful):
+    """Numbers of each prompt: columns with a row for each id, in the order in which the ids came.
+
+    Args:
+        columns: The number or the row of numbers that a new prompt has in each column. A column
+            that starts as NaN may keep it.
+        lowest: The lowest number of a column, 0 if it has no entry.
+
+    >>> table = Table({"visits": 0, "mean": np.nan})
+    >>> rows = table.add(["a", "b"])
+    >>> table["visits"][rows] += 1
+    >>> table.find(["b", "new"]), table.state_dict()
+    (array([ 1, -1]), {'ids': ['a', 'b'], 'visits': array([1, 1]), 'mean': array([nan, nan])})
+    """
+
+    def __init__(
+        self, columns: Mapping[str, ArrayLike], lowest: Mapping[str, float] | None = None
+    ) -> None:
+        self.index = Index()
+        self._new = {name: np.asarray(value) for name, value in columns.items()}
+        self._lowest = dict(lowest or {})
+        self._columns = {
+            name: np.zeros((0, *new.shape), new.dtype) for name, new in self._new.items()
+        }
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        return self._columns[column][: len(self)]
+
+    @property
+    def ids(self) -> list[Id]:
+        """The prompts, in the order of their rows."""
+        return self.index.ids
+
+    def find(self, ids: Any) -> IntArray:
+        """The row of each id, -1 where it has none; ids may repeat."""
+        return self.index.find(ids)
+
+    def add(self, ids_V: Sequence[Id]) -> IntArray:
+        """The rows of these distinct ids; new ids are added at the end."""
+        at_V = self.index.add(ids_V)
+        for name, column in self._columns.items():
+            if len(self) > len(column):  # doubling the length keeps the total cost linear
+                more = max(len(self) - len(column), len(column))
+                empty = np.repeat(self._new[name][None], more, axis=0)
+                self._columns[name] = np.concatenate([column, empty])
+        return at_V
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"ids": list(self.ids)} | {name: self[name].copy() for name in self._columns}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        with reading("prompts"):
+            ids = check_ids(state["ids"], "ids")
+            if len(set(ids)) < len(ids):
+                raise InputError(f"{len(ids)} ids, of which {len(set(ids))} are distinct")
+            columns = {}
+            for name, new in self._new.items():
+                like = np.broadcast_to(new, (len(ids), *new.shape))
+                columns[name] = _like(like, state[name], name, bool(np.isnan(new).any()))
+                if (columns[name] < self._lowest.get(name, 0)).any():
+                    raise InputError(f"{name}={columns[name].min():g} is too small")
+        self.index, self._columns = Index(ids), columns
+
+
+def _key(name: str) -> str:
+    """The key of an attribute in a state: its name without the suffix of its shape."""
+    return re.sub(r"^_|_[A-Z0-9]+$", "", name)
+
+
+def _kept(value: Any) -> Any:
+    """A copy of a value for a state."""
+    if isinstance(value, Stateful):
+        return value.state_dict()
+    if isinstance(value, dict):
+        return {key: _kept(inside) for key, inside in value.items()}
+    return [_kept(inside) for inside in value] if isinstance(value, tuple) else copy.copy(value)
+
+
+def _like(value: Any, entry: Any, key: str, nan: bool) -> Any:
+    """An entry of a state as a value of the same type and shape as the present one."""
+    if isinstance(value, Stateful):
+        made = copy.copy(value)
+        made.load_state_dict(entry)
+        return made
+    if isinstance(value, dict):
+        return {name: _like(inside, entry[name], name, nan) for name, inside in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_like(x, y, key, nan) for x, y in zip(value, entry, strict=True))
+    if isinstance(value, bool):
+        return check_flag(key, entry)
+    if isinstance(value, int):
+        return check_integer(key, entry, 0)
+    if isinstance(value, float):
+        return (
+            float(entry) if nan and np.isnan(entry) else check_number(key, entry, -np.inf, np.inf)
+        )
+    if not isinstance(value, np.ndarray):  # None or a text
+        if not isinstance(entry, (str, type(None))):
+            raise InputError(f"{key}={shown(entry)} is no text")
+        return entry
+    array = check_array(key, entry, "numbers")
+    array = array.reshape(value.shape) if not array.size and not value.size else array
+    if (
+        array.shape != value.shape
+        or not np.isfinite(array[~np.isnan(array)] if nan else array).all()
+    ):
+        raise InputError(f"{key} does not hold finite numbers of shape {value.shape}")
+    most = {"b": 1, "i": 2**53 - 1}.get(value.dtype.kind)
+    if most is not None and ((array < 0) | (array > most) | (array % 1 != 0)).any():
+        raise InputError(f"{key} does not hold whole numbers from 0 to {most}")
+    return array.astype(value.dtype)
 
 
 def save_state(
@@ -61,15 +244,27 @@ def save_state(
     """
     check_state(state)
     target = _path(path)
-    arrays = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
-    objects = [key for key, value in arrays.items() if value.dtype.hasobject]
-    rest = {key: value for key, value in state.items() if key not in arrays}
+    arrays: dict[str, NDArray[Any]] = {}
+    paths: list[list[str]] = []
+
+    def without_arrays(part: dict[str, Any], keys: tuple[str, ...] = ()) -> dict[str, Any]:
+        rest = {}
+        for key, value in part.items():
+            if isinstance(value, dict):
+                rest[key] = without_arrays(value, (*keys, key))
+            elif isinstance(value, np.ndarray):
+                name = "/".join((*keys, key))
+                if value.dtype.hasobject or name in arrays or name == "meta":
+                    raise TypeError(f"the array {name} cannot be saved")
+                arrays[name] = value
+                paths.append([*keys, key])
+            else:
+                rest[key] = value
+        return rest
+
     try:
-        if objects or "meta" in arrays:
-            raise TypeError(f"the arrays {objects or ['meta']} cannot be saved")
-        meta = json.dumps(
-            {"format": _FORMAT, "state": rest, "about": about or {}, "arrays": sorted(arrays)}
-        )
+        rest = without_arrays(state)
+        meta = json.dumps({"format": _FORMAT, "state": rest, "about": about or {}, "arrays": paths})
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(
             f"The state cannot be saved: use arrays of numbers and what JSON can hold ({error})."
@@ -91,10 +286,8 @@ def save_state(
             raise OSError(
                 error.errno,
                 f"{os.strerror(error.errno)}: a policy's state could not be written; the previous "
-                "content of the file "
-                "is unchanged. Free some space and resume from the last checkpoint, or give this "
-                "user write permission "
-                "for the folder",
+                "content of the file is unchanged. Free some space and resume from the last "
+                "checkpoint, or give this user write permission for the folder",
                 str(path),
             ) from error
         raise
@@ -179,8 +372,7 @@ def reading(what: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StateError(
             f"The state of the {what} is damaged, or another policy saved it "
-            f"({type(error).__name__}: {error}). Resume "
-            "from another checkpoint."
+            f"({type(error).__name__}: {error}). Resume from another checkpoint."
         ) from error
 
 
@@ -218,31 +410,35 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             arrays = _arrays(file)
         meta = json.loads(arrays.pop("meta").tobytes())
         known = meta["format"] == _FORMAT
-        # a damaged archive may list fewer than it holds
-        if known and sorted(arrays) != meta["arrays"]:
-            raise ValueError(
-                f"it holds the arrays {sorted(arrays)}, but {meta['arrays']} were saved"
-            )
-        state, about = {**meta["state"], **arrays}, dict(meta["about"])
+        if known:
+            # a damaged archive may list fewer than it holds
+            names = ["/".join(keys) for keys in meta["arrays"]]
+            if sorted(arrays) != sorted(names):
+                raise ValueError(f"it holds the arrays {sorted(arrays)}, but {names} were saved")
+            state, about = meta["state"], dict(meta["about"])
+            for name, (*folders, key) in zip(names, meta["arrays"], strict=True):
+                part = state
+                for folder in folders:
+                    part = part[folder]
+                part[key] = arrays[name]
     except (FileNotFoundError, StateError):
         raise
     except OSError as error:
         raise StateError(
             f"{path} cannot be read ({error.strerror or error}). The file itself may be intact: "
-            "check its permissions "
-            "and the disk."
+            "check its permissions and the disk."
         ) from error
     # zipfile, numpy and json raise many kinds of errors on a damaged file
     except Exception as error:
         raise StateError(
             f"{path} is damaged or was not written by budgetalloc ({type(error).__name__}: "
-            f"{error}). Resume from "
-            "another checkpoint, or delete the file to start with cold beliefs."
+            f"{error}). Resume from another checkpoint, or delete the file to start with cold "
+            "beliefs."
         ) from error
     if not known:
         raise StateError(
-            f"{path} has format {shown(meta['format'])}, expected {_FORMAT!r}: it is not a state "
-            "of budgetalloc."
+            f"{path} has format {shown(meta['format'])}, expected {_FORMAT!r}: another version of "
+            "budgetalloc wrote it, or another program."
         )
     return state, about
 

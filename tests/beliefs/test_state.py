@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 import budgetalloc.policies
 from budgetalloc import testing
+from budgetalloc.beliefs.state import Stateful, Table
 
 # `make fuzz` draws many new ones.
 fuzzed = settings(max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "60")), deadline=None)
@@ -198,8 +199,11 @@ def test_a_pipe_or_a_folder_is_refused_at_once(tmp_path):
             ba.load_state(path)
 
 
+TWICE = {"x/y": np.zeros(1), "x": {"y": np.zeros(1)}}
+
+
 def test_a_state_that_cannot_be_saved_is_named_and_leaves_nothing(tmp_path):
-    for state in (None, [], {1: 2}, {"x": object()}, {"x": np.array([object()])}, {"meta": np.zeros(1)}):
+    for state in (None, [], {1: 2}, {"x": object()}, {"x": np.array([object()])}, {"meta": np.zeros(1)}, TWICE):
         with pytest.raises(ba.StateError):
             ba.save_state(tmp_path / "state.npz", state)
     assert list(tmp_path.iterdir()) == []
@@ -310,6 +314,98 @@ def test_a_memory_of_another_step_or_of_other_prompts_than_the_beliefs_is_refuse
     with pytest.raises(ba.StateError, match=r"the memory is of step .*, the beliefs of step 3"):
         other.load_state_dict(state | columns | {"memory": state["memory"] | wrong})
     assert other.cold(["a"]).all()
+
+
+class Part(Stateful):
+    """One attribute of each kind, and a restored value that follows from another."""
+
+    saved = ("steps", "share", "fallen", "rule", "ends", "_mean_D", "sums", "lengths", "prompts")
+    may_be_nan = ("_mean_D",)
+
+    def __init__(self):
+        self.steps, self.share, self.fallen, self.rule = 3, 0.5, True, None
+        self.ends, self.sums = (0.0, 1.0), {"n": 4.0, "flags": np.array([True, False])}
+        self._mean_D = np.array([0.5, np.nan])
+        self.lengths = Table({"tokens": (0.0, 0.0)})
+        self.prompts = Inner()
+
+    def check_restored(self):
+        if self.ends[0] > self.ends[1]:
+            raise ba.InputError("ends in descending order")
+
+
+class Inner(Stateful):
+    saved = ("learned",)
+
+    def __init__(self):
+        self.learned = Table({"visits": 0, "mean": np.nan, "run": 0.0}, {"run": -np.inf})
+
+
+def part_with_prompts():
+    part = Part()
+    rows = part.lengths.add(["a", 1])
+    part.lengths["tokens"][rows] = [[3, 4], [5, 6]]
+    rows = part.prompts.learned.add(["b"])
+    part.prompts.learned["run"][rows] = -2
+    return part
+
+
+def test_every_kind_of_attribute_is_restored_to_the_bit_from_a_file(tmp_path):
+    part, other = part_with_prompts(), Part()
+    ba.save_state(tmp_path / "state.npz", part.state_dict())
+    other.load_state_dict(ba.load_state(tmp_path / "state.npz")[0])
+    assert list(other.state_dict()) == [
+        "steps",
+        "share",
+        "fallen",
+        "rule",
+        "ends",
+        "mean",
+        "sums",
+        "ids",
+        "tokens",
+        "prompts",
+    ]
+    np.testing.assert_equal(other.state_dict(), part.state_dict())
+    rows = other.lengths.add(["c", "a"])
+    other.lengths["tokens"][rows] += 1
+    assert other.lengths["tokens"].tolist() == [[4, 5], [5, 6], [1, 1]]
+    assert part.lengths["tokens"].tolist() == [[3, 4], [5, 6]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": -1},
+        {"steps": 0.5},
+        {"share": np.nan},
+        {"share": "x"},
+        {"fallen": 1},
+        {"rule": 3},
+        {"ends": [0.0]},
+        {"ends": [2.0, 1.0]},
+        {"mean": [0.5]},
+        {"mean": [0.5, np.inf]},
+        {"sums": {"n": 4.0}},
+        {"sums": {"n": 4.0, "flags": [0, 2]}},
+        {"ids": ["a", "a"]},
+        {"ids": ["a"]},
+        {"tokens": np.full((2, 2), -1.0)},
+        {"tokens": np.full((2, 2), np.nan)},
+        {"prompts": {"ids": ["b"], "visits": [0.5], "mean": [0], "run": [0]}},
+        {"prompts": {"ids": ["b"], "visits": [-1], "mean": [0], "run": [0]}},
+        {"prompts": {"ids": ["b"], "visits": [1], "mean": [-1], "run": [0]}},
+        {"prompts": None},
+    ],
+)
+def test_an_entry_of_another_kind_is_refused_and_nothing_changes(wrong):
+    part, before = part_with_prompts(), part_with_prompts().state_dict()
+    with pytest.raises(ba.StateError):
+        part.load_state_dict(before | wrong)
+    np.testing.assert_equal(part.state_dict(), before)
+    for key in before:
+        with pytest.raises(ba.StateError, match=f"KeyError: '{key}'"):
+            part.load_state_dict({name: value for name, value in before.items() if name != key})
 
 
 def test_a_file_is_no_program_and_its_folders_are_made(tmp_path):
