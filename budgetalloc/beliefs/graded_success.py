@@ -8,27 +8,7 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_number
 
-__all__ = ["rescaled", "spread"]
-
-
-def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> FloatArray:
-    """The variance of successes as a share of p(1-p), in [0, 1]: 1 - n d / (a b) with n = a + b.
-
-    Args:
-        alpha_P, beta_P: a and b, the parameters of the beliefs. The prior in them counts as
-            successes of 0 and 1.
-        graded_P: d, the sums of u(1-u) over the successes u. If they are all 0 or 1, the spread is
-            exactly 1.
-
-    >>> spread(np.array([32.5, 32.5]), np.array([32.5, 32.5]), np.array([0.0, 16.0])).round(3)  # 64 times 0.5
-    array([1.   , 0.015])
-    """
-    spread_P, at_K = np.ones(len(graded_P)), np.flatnonzero(graded_P)
-    alpha_K, beta_K = alpha_P[at_K], beta_P[at_K]
-    spread_P[at_K] = np.clip(
-        1.0 - graded_P[at_K] * (alpha_K + beta_K) / (alpha_K * beta_K), 0.0, 1.0
-    )
-    return spread_P
+__all__ = ["rescaled"]
 
 
 def rescaled(

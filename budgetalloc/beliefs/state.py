@@ -76,7 +76,7 @@ class Stateful:
             state |= value.state_dict() if isinstance(value, Table) else {_key(name): _kept(value)}
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replaces what was learned by a saved state.
 
         Raises:
@@ -84,7 +84,7 @@ class Stateful:
         """
         check_state(state)
         restored = copy.copy(self)
-        with reading(type(self).__name__):
+        with reading(type(self).__name__.strip("_")):
             for name in self.saved:
                 value, key = getattr(self, name), _key(name)
                 entry = state if isinstance(value, Table) else state[key]
@@ -150,7 +150,7 @@ class Table(Stateful):
     def state_dict(self) -> dict[str, Any]:
         return {"ids": list(self.ids)} | {name: self[name].copy() for name in self._columns}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         with reading("prompts"):
             ids = check_ids(state["ids"], "ids")
             if len(set(ids)) < len(ids):
@@ -240,7 +240,7 @@ def save_state(
     ...     save_state(f"{folder}/state.npz", policy.state_dict(), {"dataset": "gsm8k"})
     ...     state, about = load_state(f"{folder}/state.npz")
     >>> state["ids"], state["evidence"], about
-    (['a'], array([[1., 1.]]), {'dataset': 'gsm8k'})
+    (['a'], array([[1., 1., 0.]]), {'dataset': 'gsm8k'})
     """
     check_state(state)
     target = _path(path)

@@ -7,8 +7,8 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.estimator import Estimator
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import unequal

@@ -291,7 +291,7 @@ class Costs:
             self.reported,
             self.budget,
         )
-        state = self.lengths.state_dict()
+        state: dict[str, Any] = {"lengths": self.lengths.state_dict()}
         for part in parts:
             state |= {} if part is None else part.state_dict()
         return state
@@ -307,7 +307,7 @@ class Costs:
             return  # the costs were learned in another unit
         if isinstance(self.price, Seconds) and "seconds" in state:
             self.price.load_state_dict(state)
-        self.lengths.load_state_dict(state)
+        self.lengths.load_state_dict(state["lengths"])
         for part in (self.reported, self.budget):
             if part is not None:
                 part.load_state_dict(state)

@@ -68,8 +68,8 @@ def test_a_missing_report_counts_as_expected_and_is_said_once(caplog):
         assert each.metrics["cost/missing"] == without_R.sum()
         assert each.batch.costs_R == pytest.approx(20 + 150 + 100 + 7, rel=0.1)  # none is 0 or NaN
     after = session.costs.lengths.state_dict()
-    at = learned["lengths"]["ids"].index("a")
-    assert (after["lengths/tokens"][at] == learned["lengths/tokens"][at]).all()  # nothing was learned of it
+    at = learned["ids"].index("a")
+    assert (after["tokens"][at] == learned["tokens"][at]).all()  # nothing was learned of it
 
 
 def test_an_environment_that_reports_nothing_costs_tokens_until_it_does(caplog):

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded_success import rescaled, spread
+from budgetalloc.beliefs.estimator import BetaEstimator, spread
+from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, Beta, FloatArray
 from budgetalloc.budget import IntArray
