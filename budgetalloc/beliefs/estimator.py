@@ -141,9 +141,10 @@ class Estimator(Stateful, ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_state(state)
-        if not np.array_equal(state.get("beliefs"), self._format):
+        saved = state.get("beliefs")
+        if not isinstance(saved, str) or saved != self._format:
             raise StateError(
-                f"The state holds beliefs={shown(state.get('beliefs'))}, expected "
+                f"The state holds beliefs={shown(saved)}, expected "
                 f"{self._format!r}: it was written by another estimator or another version of "
                 "budgetalloc. Load it into the policy that wrote it."
             )
