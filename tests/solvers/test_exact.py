@@ -23,7 +23,7 @@ from budgetalloc import (
     ortools,
     success_gain,
 )
-from budgetalloc.solvers import milp as milp_module
+from budgetalloc.solvers import exact
 from budgetalloc.solvers.exact import _whole_tokens
 
 
@@ -256,7 +256,8 @@ def test_tokens_need_costs():
     ],
 )
 def test_tokens_become_integers(costs_P, tokens, prices, limit):
-    assert _whole_tokens(np.array(costs_P), tokens) == (prices, limit)
+    price_P, most = _whole_tokens(np.array(costs_P), tokens)
+    assert (price_P.tolist(), most) == (prices, limit)
 
 
 @pytest.mark.parametrize(
@@ -393,12 +394,12 @@ def test_tokens_beyond_the_precision_of_highs_are_cut_off(monkeypatch):
     assert solution.counts_P.tolist() == [3, 2]
     assert solution.optimal
     assert solution.value <= solution.bound < solution.value + 1e-6
-    monkeypatch.setattr(milp_module, "_CUTS", 1)
+    monkeypatch.setattr(exact, "_CUTS", 1)
     careful = certify(values_PN, [1_000_000_001, 333_333_333], budget)
     assert careful.counts_P.tolist() == [3, 2]
     assert not careful.optimal
     assert careful.bound == pytest.approx(values_PN[:, 2].sum())  # of the first search, in which 3 rollouts each fit
-    monkeypatch.setattr(milp_module, "_CUTS", 0)  # nothing is cut off: the lower limit alone
+    monkeypatch.setattr(exact, "_CUTS", 0)  # nothing is cut off: the lower limit alone
     assert certify(values_PN, [1_000_000_001, 333_333_333], budget).counts_P.tolist() == [3, 2]
 
 

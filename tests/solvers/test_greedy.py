@@ -15,6 +15,7 @@ import budgetalloc as ba
 from budgetalloc import Beta, Budget, BudgetError, Point, UnsupportedError, greedy
 
 module = importlib.import_module("budgetalloc.solvers.greedy")
+best_counts = module.best_counts
 CONCAVE = [ba.mixed_group, ba.hit, ba.variance, ba.success_gain]
 
 
@@ -251,6 +252,23 @@ def test_large_problems_of_concave_values_are_left_to_the_threshold():
         values_PN = ba.success_gain(Point(rng.random(256)), budget.grid())
         with mock.patch.object(module, "best_counts", side_effect=AssertionError):
             check_counts(greedy(values_PN, None, budget), budget, 256)
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True),
+    st.integers(1, 4),
+    st.integers(0, 2**32 - 1),
+)
+def test_the_counts_are_the_best_of_all_that_sum_to_the_rollouts(prompts, counts, unit, seed):
+    rng, counts_N = np.random.default_rng(seed), unit * np.sort(counts)
+    values_PN = rng.normal(size=(prompts, len(counts)))
+    rollouts = int(rng.choice(counts_N, prompts).sum())  # a sum that can be spent
+    best_P = best_counts(values_PN, counts_N, rollouts)
+    assert best_P.sum() == rollouts
+    every = [x for x in itertools.product(range(len(counts)), repeat=prompts) if counts_N[list(x)].sum() == rollouts]
+    got = values_PN[np.arange(prompts), np.searchsorted(counts_N, best_P)].sum()
+    assert got == pytest.approx(max(values_PN[np.arange(prompts), list(x)].sum() for x in every), abs=1e-12)
 
 
 # --- tokens ---
