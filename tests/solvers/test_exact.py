@@ -263,41 +263,28 @@ def test_tokens_become_integers(costs_P, tokens, prices, limit):
 @pytest.mark.parametrize(
     ("budget", "constraints", "text", "absent"),
     [
-        (GRID, {"quotas": {"a": (20, 30)}}, r"\['a'\]=\(20, 30\) cannot hold for 2 prompts: use \(0, 16\)", "Loosen"),
+        (GRID, {"quotas": {"a": (20, 30)}}, r"\['a'\]=\(20, 30\) cannot hold for 2 prompts, .* 0 to 16", "Loosen"),
         (GRID, {"quotas": {"a": (9, 16), "b": (10, 16)}}, "quotas ask for 19 rollouts: use rollouts=19", "Loosen"),
-        (
-            GRID,
-            {"quotas": {"c": (9, 16)}},
-            r"for 1 prompts: use \(0, 8\), cap=9, or have at least 2 prompts of 'c'",
-            "Lo",
-        ),
         (GRID, {"quotas": {"a": (1, 16), "b": (15, 16)}}, "Loosen quotas", "quotas ask for"),  # groups of 2 and more
         (GRID, {"quotas": {"a": (2, 2)}, "max_prompts": 2}, r"Loosen quotas, max_prompts\.$", "max_prompts=2 allows"),
         (GRID, {"quotas": {"a": (16, 16), "b": (2, 16)}}, "quotas ask for 18 rollouts", "cannot hold"),
-        (Budget(16, cap=8), {"quotas": {"a": (0, 3)}}, "cannot hold for 2 prompts: use .4, 16.", "Loosen"),
+        (Budget(16, cap=8), {"quotas": {"a": (0, 3)}}, "cannot hold for 2 prompts, which take 4 to 16", "Loosen"),
         (Budget(16, cap=8), {"quotas": {"a": (0, 4), "b": (0, 4)}}, "quotas allow 8 rollouts", "cannot hold"),
         (
             Budget(20, floor=0, cap=8),
             {"quotas": {"a": (0, 2)}},
-            "allow 2 rollouts, and the other prompts take 16: use rollouts=18, or quotas that allow 4",
-            "Lo",
+            "allow 2 rollouts, and the other prompts take 16: use rollouts=18, or higher quotas",
+            "Loosen",
         ),
-        (
-            Budget(16, floor=0, cap=8, min_group=4),
-            {"quotas": {"a": (3, 3)}},
-            r"use \(0, 3\), because groups of 4",
-            "Lo",
-        ),
+        (Budget(16, floor=0, cap=8, min_group=4), {"quotas": {"a": (3, 3)}}, "groups of 4 to 8", "Loosen"),
         (GRID, {"quotas": {"a": (0, 0)}, "max_prompts": 1}, "max_prompts=1 allows 8 rollouts", "quotas allow"),
         (GRID, {"max_prompts": 0}, "max_prompts=0 allows 0 rollouts: use max_prompts=2", "Loosen"),
-        (Budget(16, floor=0, cap=7), {"max_prompts": 2}, r"allows 14 rollouts: use max_prompts=3\.", "Loosen"),
     ],
 )
 def test_only_infeasible_constraints_are_named(budget, constraints, text, absent):
     budget = replace(budget, quotas=constraints.pop("quotas", None))
-    domains_P = ["a", "a", "b", "c"] if "'c'" in text else DOMAINS
     with pytest.raises(BudgetError, match=text) as caught:
-        certify(np.zeros((4, budget.grid().size)), None, budget, domains_P=domains_P, **constraints)
+        certify(np.zeros((4, budget.grid().size)), None, budget, domains_P=DOMAINS, **constraints)
     assert absent not in str(caught.value)
 
 
