@@ -189,7 +189,7 @@ def test_equal_rates_tell_nothing(rates):
         ([0.5, 0.5], [8, -1], "rollouts of prompt 1 is -1"),
         ([0.5, 0.5], float("inf"), "rollouts of prompt 0 is inf"),
         ([0.5], 8, r"shape \(1,\).* for 2 prompts"),
-        ([0.5, 0.5], [8, 8, 8], r"rollouts \(3,\) for 2 prompts"),
+        ([0.5, 0.5], [8, 8, 8], r"rollouts has shape \(3,\) for 2 prompts"),
         (["a", "b"], 8, "a rate for each prompt"),
     ],
 )

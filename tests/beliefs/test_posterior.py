@@ -97,7 +97,7 @@ def test_both_are_beliefs():
         (lambda: Beta([1.0], [-2.0]), r"beta_P=.*-2\.0"),
         (lambda: Beta([np.nan], [1.0]), r"alpha_P=.*nan"),
         (lambda: Beta([1.0], [np.inf]), r"beta_P=.*inf"),
-        (lambda: Beta([1.0, 1.0], [1.0]), r"alpha_P has 2 entries, beta_P 1"),
+        (lambda: Beta([1.0, 1.0], [1.0]), r"beta_P has 1 entries for 2 prompts"),
         (lambda: Beta([[1.0]], [[1.0]]), r"alpha_P=\[\[1.0\]\]"),
         (lambda: Point([0.5, 1.5]), r"p_P=.*1\.5.*: must be one-dimensional and in \[0, 1\]"),
         (lambda: Point([-0.1]), r"p_P=.*-0\.1"),
