@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.blocks import blocks
-from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.pool import rows_to_read
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
@@ -130,11 +129,6 @@ class Estimator(Stateful, ABC):
     @abstractmethod
     def tick(self) -> None:
         """Ends the current step."""
-
-    @abstractmethod
-    def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift. Call it between
-        steps."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"beliefs": self._format} | super().state_dict()
@@ -311,34 +305,6 @@ class BetaEstimator(Estimator):
             self.first_visits = (successes, successes + failures)
             self._seen_before = len(self)
         self.step += 1
-
-    def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift. Call it between
-        steps.
-
-        A learned range of rewards needs this when it changes. The result is exact if all new
-        successes lie in [0, 1]. Successes outside are clipped (`graded_success.rescaled`). The
-        prior stays.
-
-        Args:
-            scale: Positive: (old high - old low) / (new high - new low).
-            shift: (old low - new low) / (new high - new low).
-
-        >>> estimator = BetaEstimator()
-        >>> estimator.observe(["a"] * 4, [1, 1, 1, 0]); estimator.tick()
-        >>> estimator.rescale(0.5, 0.25)  # as if 0.75, 0.75, 0.75 and 0.25 had been observed
-        >>> estimator.belief(["a"]).alpha_P
-        array([3.])
-        """
-        evidence = self._prompts["evidence"]
-        evidence[:] = np.column_stack(
-            rescaled(evidence[:, 0], evidence[:, 1], evidence[:, 2], scale, shift)
-        )
-        trials = self.first_visits[1]
-        self.first_visits = (
-            min(max(scale * self.first_visits[0] + shift * trials, 0.0), trials),
-            trials,
-        )
 
     def check_restored(self) -> None:
         super().check_restored()

@@ -38,9 +38,9 @@ def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
         raise InputError(
             f"{name}={ids!r}", f"is one string: give a list of ids, such as [{ids!r}]."
         )
-    is_row = isinstance(ids, np.ndarray) and ids.ndim == 1
-    what = "a list of ids, each an int or a str"
-    listed: list[Any] = ids.tolist() if is_row else check_list(name, ids, what)
+    if isinstance(ids, np.ndarray) and ids.ndim == 1:
+        ids = ids.tolist()
+    listed = check_list(name, ids, "a list of ids, each an int or a str")
     if set(map(type, listed)) <= {int, str}:  # the fast path for the usual case
         return listed
     return [_plain_id(value, f"{name}[{at}]") for at, value in enumerate(listed)]

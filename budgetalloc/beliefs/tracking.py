@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import Estimator, spread, summed
 from budgetalloc.beliefs.features import Features
-from budgetalloc.beliefs.graded_success import rescaled
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.beliefs.state import Table
@@ -228,28 +227,6 @@ class TrackingEstimator(Estimator):
         self.step += 1
         self._fit_QM *= _KEPT
         self._covariance_KK = self._covariance_KK + np.eye(len(self._weights_K)) * _WEIGHT_NOISE
-        self._choose()
-
-    def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift. Arguments as in
-        `BetaEstimator`.
-
-        The weights of features stay. The level is moved to the rescaled mean of a prompt with mean
-        features.
-        """
-
-        def moved(odds: FloatArray) -> FloatArray:
-            mean = np.clip(scale * odds / (1 + odds) + shift, _RAREST, 1 - _RAREST)
-            return mean / (1 - mean)
-
-        for q in range(len(NOISES)):
-            evidence = self._prompts["evidence"][:, q]
-            evidence[:] = np.column_stack(
-                rescaled(evidence[:, 0], evidence[:, 1], evidence[:, 2], scale, shift)
-            )
-        self._prompts["odds"][:] = moved(self._prompts["odds"])
-        level = float(np.log(moved(_odds_at(self._weights_K[:1])))[0])
-        self._weights_K = np.append(level, self._weights_K[1:])
         self._choose()
 
     def check_restored(self) -> None:
