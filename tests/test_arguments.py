@@ -20,10 +20,10 @@ import budgetalloc as ba
 from budgetalloc import testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
+from budgetalloc.contrib import mixture, pacing
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
-from budgetalloc.policies import bounds, downselect, growing_groups, hints, mixture
-from budgetalloc.policies.costs import pacing
+from budgetalloc.policies import bounds, downselect, growing_groups, hints
 from budgetalloc.policies.methods import METHODS
 from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
 from budgetalloc.policies.published.in_rounds import dars, xrpo

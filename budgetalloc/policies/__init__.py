@@ -7,7 +7,7 @@ from budgetalloc.policies.gates import gate
 from budgetalloc.policies.growing_groups import growing
 from budgetalloc.policies.hints import on_all_fail
 from budgetalloc.policies.interface import Hinted, Needs, Tally, View
-from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.policy import Policy, Step
 from budgetalloc.policies.published.across_prompts.cero import cero
 from budgetalloc.policies.published.across_prompts.coba_rl import coba_rl
 from budgetalloc.policies.published.across_prompts.dart import dart
@@ -50,7 +50,6 @@ from budgetalloc.policies.published.which_rollouts.roc import roc
 from budgetalloc.policies.published.which_rollouts.shuffle_r1 import shuffle_r1
 from budgetalloc.policies.published.which_rollouts.whole_groups import keep_mixed, top_p
 from budgetalloc.policies.rounds import sequential
-from budgetalloc.policies.step import Step
 
 __all__ = [
     "Hinted",

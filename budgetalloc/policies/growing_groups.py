@@ -34,19 +34,14 @@ def growing(
     a group of n grows with the probability E[(1-p)^n]. If they need less, further prompts start; if
     they need more, the last groups of a random order do not grow. The budget is spent exactly.
 
-    Whether a group grows depends on its own outcomes, and on whether the budget suffices if all
-    groups before it in that order grow as far as they can. The final counts therefore do not depend
-    on which groups end first. A trainer that can extend a group while others are still being
-    generated does so (verl, `Needs.by_group`). Others, such as TRL, generate whole rounds, with the
-    same counts: a dozen rounds or more. If groups may reach the cap, verl generates whole rounds
-    too. With `rounds`, a step has whole rounds, and the last one spends what is left: first on
-    groups that want more, then on prompts that have not started. Use it where every round costs
-    time, as in TRL.
+    The final counts do not depend on which groups end first. A trainer that can extend a group
+    while others are still being generated does so (verl, `Needs.by_group`), unless groups may reach
+    the cap. Others, such as TRL, generate whole rounds, a dozen or more. With `rounds`, a step has
+    whole rounds, and the last one spends what is left: first on groups that want more, then on
+    prompts that have not started. Use it where every round costs time, as in TRL.
 
     Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its
-    outcomes is biased.
-
-    The two policies share one state: use only the new one afterwards.
+    outcomes is biased. The two policies share one state: use only the new one afterwards.
 
     Args:
         policy: Plans the counts, in one round, with a budget in rollouts. If all candidates have
@@ -85,30 +80,28 @@ def growing(
                 )
             return counts_P
 
-        def bounds(counts_K: IntArray, budget: Budget) -> tuple[IntArray, IntArray]:
-            return np.minimum(counts_K, first), np.minimum(
-                np.maximum(counts_K, most), budget.largest_group
-            )
-
-        def expected(view: View, counts_P: IntArray) -> FloatArray:
-            at_K = np.flatnonzero(counts_P)
-            return expected_sizes(view.belief_P.take(at_K), *bounds(counts_P[at_K], view.budget))
-
         def decide_in_rounds(view: View) -> Rounds:
             total, budget = view.rollouts_only("growing"), view.budget
+
+            def sizes(counts_P: IntArray) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+                """The planned prompts, and the first, largest and expected size of their groups."""
+                queue = np.flatnonzero(counts_P)
+                first_K = np.minimum(counts_P[queue], first)
+                most_K = np.minimum(np.maximum(counts_P[queue], most), budget.largest_group)
+                expected_K = expected_sizes(view.belief_P.take(queue), first_K, most_K)
+                return queue, first_K, most_K, expected_K
+
             counts_P = plan(view, budget)
-            spent = float(expected(view, counts_P).sum())
+            spent = float(sizes(counts_P)[-1].sum())
             if spent < total and not budget.fewest:  # further prompts can start
-                larger = replace(
-                    budget, rollouts=int(total * total / spent) // budget.quantum * budget.quantum
-                )
+                rollouts = int(total * total / spent) // budget.quantum * budget.quantum
+                larger = replace(budget, rollouts=rollouts)
                 with suppress(BudgetError):  # the prompts cannot take so many
                     larger.check(len(counts_P))
                     counts_P = np.where(counts_P > 0, counts_P, plan(view, larger))
-            at_once = int((np.cumsum(expected(view, counts_P)) <= total).sum())
-            queue = np.flatnonzero(counts_P)
-            first_K, most_K = bounds(counts_P[queue], budget)
-            return _in_turn(view, queue, first_K, most_K, max(at_once, 1), rounds, wants_more)
+            queue, first_K, most_K, expected_K = sizes(counts_P)
+            at_once = max(int((np.cumsum(expected_K) <= total).sum()), 1)
+            return _in_turn(view, queue, first_K, most_K, at_once, rounds, wants_more)
 
         return decide_in_rounds
 
@@ -137,11 +130,9 @@ def _in_turn(
     """
     budget, prompts = view.budget, len(view.belief_P)
     spending, quantum = Spending(budget, prompts), budget.quantum
-    total = spending.left
-    first_K, most_K = (-(-x_K // quantum) * quantum for x_K in (first_K, most_K))
-    first_K, most_K = (
-        np.clip(x_K, budget.smallest_group, budget.largest_group) for x_K in (first_K, most_K)
-    )
+    total, low, high = spending.left, budget.smallest_group, budget.largest_group
+    first_K = np.clip(-(-first_K // quantum) * quantum, low, high)
+    most_K = np.clip(-(-most_K // quantum) * quantum, low, high)
     if budget.fewest:  # all start
         at_once, first_K = len(queue), np.minimum(first_K, total // prompts // quantum * quantum)
     whole, tally = order_matters(budget, int(most_K.max())), Tally.empty(prompts)
@@ -178,7 +169,7 @@ def expected_sizes(belief_P: Beta, first_P: IntArray, most_P: IntArray) -> Float
     """The expected size of groups that start with `first_P` rollouts and double to `most_P` while
     all fail, (P,).
 
-    >>> expected_sizes(Beta([1.0], [1.0]), np.array([2]), np.array([8]))  # 2 + 2 E[q^2] + 4 E[q^4] = 2 + 2/3 + 4/5
+    >>> expected_sizes(Beta([1.0], [1.0]), np.array([2]), np.array([8]))  # 2 + 2 E[q^2] + 4 E[q^4]
     array([3.46666667])
     """
     sizes_P, now_P = first_P.astype(np.float64), first_P

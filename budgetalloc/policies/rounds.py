@@ -97,14 +97,10 @@ def sequential(
     `policy` spends all but `share` of the budget. The rest is for those of its prompts that want
     more, by default those without a success, as in AR3PO (arXiv 2509.25808). It is drawn in
     proportion to E[p (1-p)^2] under the belief that has learned from the first round, so that
-    hopeless prompts get less. XRPO (2510.06672) and SPEED (2506.09016) extend groups by other
-    rules.
+    hopeless prompts get less.
 
-    The mean of a group that is extended because of its outcomes is biased. The posterior baseline
-    is not: a rollout is compared with the belief after all earlier rounds and after the others of
-    its own round, none of which depend on its outcome. The expected sum of a prompt's gradients is
-    then its true gradient times the expected number of rollouts.
-
+    Keep the posterior baseline: the mean of a group that is extended because of its outcomes is
+    biased. The belief after all earlier rounds and the others of the rollout's own round is not.
     The two policies share one state: use only the new one afterwards.
 
     Args:
@@ -129,9 +125,8 @@ def sequential(
     rule = rule_in_name(wants_more)
 
     def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
-        spending = Spending(
-            replace(view.budget, rollouts=int(spent_P.sum()) + reserve), len(spent_P), spent_P
-        )
+        budget = replace(view.budget, rollouts=int(spent_P.sum()) + reserve)
+        spending = Spending(budget, len(spent_P), spent_P)
         more = np.flatnonzero(wanting(wants_more, tally) & (spent_P > 0))
         if len(more):
             successes, before = tally.successes_P[more], view.belief_P.take(more)
@@ -175,13 +170,8 @@ def followed_by(
 ) -> Policy:
     """`policy` with all but a share of the budget, followed by the rounds of `more` with the rest.
 
-    Args:
-        policy: Decides the first part.
-        more: From the view, the counts spent, shape (P,), their tally and the rollouts left to
-            further rounds.
-        share: Share of the rest, in (0, 1), lowered where either part could not be spent in whole
-            groups.
-        name: Name of the new policy.
+    `more` gets the view, the counts spent, shape (P,), their tally and the rollouts that are left.
+    The share, in (0, 1), is lowered if either part could not be spent in whole groups.
     """
 
     def after(decide: Decide) -> Decide:

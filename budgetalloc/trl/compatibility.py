@@ -7,7 +7,6 @@ from typing import Any
 
 from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError
 from budgetalloc.policies import Policy
-from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 
@@ -154,9 +153,9 @@ def refusals(facts: Facts, policy: Policy, options: Options) -> Iterator[Budgeta
             f"train nothing. Use a dataset of at least {rows // group} rows, or a smaller "
             "generation_batch_size."
         )
-    if isinstance(policy, Paced):
+    if policy.plan:
         yield UnsupportedError(
-            f"{policy} is Paced: its budget varies over the run, and GRPOTrainer generates "
+            f"{policy} has a plan: its budget varies over the run, and GRPOTrainer generates "
             f"{rows or 'as many'} rows at "
             "every step (GRPOConfig.generation_batch_size). Attach the policy without a plan; or "
             "use AsyncGRPOTrainer "

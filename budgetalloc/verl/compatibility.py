@@ -6,7 +6,6 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
-from budgetalloc.policies.pacing_policy import Paced, possible_step_sizes
 from budgetalloc.training.options import Options
 
 __all__ = ["BUFFER_SEAM", "SEAM", "check_config", "check_decisions", "check_rounds", "check_verl"]
@@ -92,13 +91,13 @@ def check_config(
             "trainer_mode=budgetalloc",
         ),
         (
-            ahead and isinstance(policy, Paced),
+            ahead and policy.plan != (),
             f"a pacing ({policy}) in an asynchronous trainer, which trains on a number of groups "
             "whatever their sizes. "
             "Use trainer_mode=budgetalloc",
         ),
         (
-            isinstance(policy, Paced) and (options.keep_batch or options.generate > 1),
+            policy.plan != () and (options.keep_batch or options.generate > 1),
             f"a pacing of {policy}, which "
             + (
                 "leaves verl's batch as it is"
@@ -177,7 +176,7 @@ def check_decisions(
             f"The train dataset has {len(ids)} prompts, and data.train_batch_size is {batch}."
         )
     some = ids[: options.bounds.on_offer(batch, len(ids))]
-    for count in possible_step_sizes(policy, rollouts):
+    for count in {rollouts, *policy.plan}:
         options.bounds.budget(options.generate * count, len(some), group).check(len(some))
     step = policy.begin(some, options.bounds.budget(options.generate * rollouts, len(some), group))
     return step.in_rounds()

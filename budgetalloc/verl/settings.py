@@ -4,9 +4,10 @@ import importlib
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from budgetalloc.contrib.pacing import pacing_plan
 from budgetalloc.errors import (
     BudgetallocError,
     InputError,
@@ -18,7 +19,6 @@ from budgetalloc.errors import (
 )
 from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import policy_of, tuples
-from budgetalloc.policies.pacing_policy import Paced, pacing_plan
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
@@ -114,7 +114,7 @@ class Settings:
                 "a mapping, as in configs/paced.yaml",
             )
             try:
-                policy = Paced(**vars(policy), plan=pacing_plan(given["pacing"])[1])
+                policy = replace(policy, plan=pacing_plan(given["pacing"])[1])
             except BudgetallocError as error:
                 raise type(error)(
                     f"budgetalloc.pacing: {error}", argument=error.argument

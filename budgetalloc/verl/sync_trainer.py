@@ -16,7 +16,6 @@ from verl.utils.debug import marked_timer
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.training.groups import Groups
 from budgetalloc.training.session import rows_to_train_on
 from budgetalloc.verl import transfer_queue
@@ -63,11 +62,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         if candidates != "all":
             batch = super()._next_train_batch(num_prompts)
             ids = self._names_of(batch)
-        rollouts = (
-            self.policy.rollouts(self._rollouts)
-            if isinstance(self.policy, Paced)
-            else self._rollouts
-        )
+        rollouts = self.policy.rollouts(self._rollouts)
         self.session.begin(ids, rollouts, self._group)
         self._groups, self._loaded, self._own_ids = Groups(self.session), batch, ids
         if self.options.keep_batch:

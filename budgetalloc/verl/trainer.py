@@ -16,7 +16,6 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
-from budgetalloc.policies.pacing_policy import possible_step_sizes
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.parts import Host
@@ -94,7 +93,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
                 check_rounds(self.config, self.policy, ahead=self.verl_mode != "sync")
             if shared := self.prompts.shared_ids_warning():
                 logger.warning(shared)
-        sizes = tuple(possible_step_sizes(self.policy, self._rollouts))
+        sizes = tuple({self._rollouts, *self.policy.plan})
         self.session.attach(Host(self.prompts, sizes, self._group, self.settings.check_shadow))
 
     # --- a step

@@ -1,7 +1,5 @@
 """Groups that grow by their own outcomes: the same counts whichever groups end first, and the plan behind them."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from budgets import budgets
@@ -46,10 +44,6 @@ def of_a_history(build, seed):
     policy = build(seed=seed)
     policy.observe([1, 1, 2, 2, 3, 3], [0, 1, 1, 1, 0, 0])
     return policy
-
-
-def test_the_methods_that_grow_by_group():
-    assert set(GROWING) == {"ar3po", "speed", "v05", "reinforce_ada", "uniform", "adaptive", "mixed"}
 
 
 @pytest.mark.parametrize("name", GROWING)
@@ -118,17 +112,6 @@ def test_the_plan_is_as_large_as_the_budget_can_be_expected_to_start():
     assert len(counts_NP) <= 8
 
 
-def test_prompts_start_in_an_order_that_their_outcomes_do_not_change():
-    """What a group does decides how many others start, not which."""
-    budget, started = Budget(64, floor=0, cap=20, min_group=1), []
-    for rate in (0.0, 1.0):
-        policy = policies.growing(ba.uniform(seed=3), most=8)
-        counts_NP, _ = play(policy, list(range(100)), budget, dict.fromkeys(range(100), rate))
-        started.append(set(np.flatnonzero(counts_NP.sum(axis=0)).tolist()))
-    assert len(started[0]) < len(started[1])
-    assert started[0] <= started[1]
-
-
 @given(
     budget=budgets(13),
     seed=st.integers(0, 2**20),
@@ -159,13 +142,6 @@ def test_the_last_round_is_for_groups_that_want_more_and_then_for_new_ones():
     assert first_P.sum() + more_P.sum() == 14
 
 
-def test_if_more_groups_fail_than_the_rest_can_double_the_last_round_doubles_the_first_of_them():
-    policy = policies.growing(ba.uniform(), rounds=2)
-    counts_NP, _ = play(policy, range(40), Budget(40, floor=0), dict.fromkeys(range(40), 0.0))
-    assert set(counts_NP[1].tolist()) == {0, 2}
-    assert (counts_NP[0][counts_NP[1] > 0] == 2).all()
-
-
 def test_what_is_left_after_the_last_doubling_goes_to_groups_that_want_more():
     policy = policies.growing(ba.uniform(), rounds=2)
     counts_NP, _ = play(policy, range(4), Budget(24, floor=0, cap=16), {0: 0.0, 1: 1.0, 2: 1.0, 3: 1.0})
@@ -180,10 +156,3 @@ def test_what_cannot_grow_is_refused():
         policies.growing(ba.uniform(), first=4, most=3)
     with pytest.raises(InputError, match=r"running=\['a'\]: uniform.* waits for all rollouts"):
         ba.uniform().begin(["a"], Budget(2)).request(running=["a"])
-
-
-def test_a_second_round_around_a_growing_policy_waits_for_all():
-    policy = policies.sequential(partial(GROWING["uniform"], seed=0)())
-    assert not policy.needs.by_group
-    counts_NP, _ = play(policy, IDS, Budget(64, floor=0), dict.fromkeys(IDS, 0.4))
-    assert counts_NP.sum() == 64

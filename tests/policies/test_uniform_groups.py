@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.policies.uniform_groups import uniform_groups
+from budgetalloc.policies.adaptive import uniform_groups
 
 
 @given(budget=budgets(9), size=st.integers(1, 20))

@@ -9,7 +9,7 @@ import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib.costs import Costs
-from budgetalloc.policies.costs.prices import Seconds
+from budgetalloc.contrib.prices import Seconds
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.training.clock import Clock
 from budgetalloc.trl import AdaptiveGRPOCallback

@@ -6,8 +6,8 @@ from datasets import Dataset
 
 import budgetalloc as ba
 from budgetalloc.contrib.domains import Domains
+from budgetalloc.contrib.mixture import Mixture
 from budgetalloc.contrib.shadow import Shadow
-from budgetalloc.policies.mixture import Mixture
 from budgetalloc.training.parts import Host
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.verl.settings import Settings, build

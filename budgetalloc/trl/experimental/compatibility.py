@@ -8,7 +8,6 @@ from packaging.version import Version
 
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
-from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 
@@ -38,11 +37,11 @@ def check_no_tools(tools: Any, environment_factory: Any) -> None:
 
 
 def check_policy(policy: Policy, options: Options) -> None:
-    """Raises `UnsupportedError` for a `Paced` policy, for costs that rollouts report, and for
+    """Raises `UnsupportedError` for a policy with a plan, for costs that rollouts report, and for
     shares of domains with `candidates` other than "all"."""
-    if isinstance(policy, Paced):
+    if policy.plan:
         raise UnsupportedError(
-            f"{policy} is Paced: give the worker the rollouts of each step, rollouts_per_step=, "
+            f"{policy} has a plan: give the worker the rollouts of each step, rollouts_per_step=, "
             "and a policy without a "
             "plan."
         )

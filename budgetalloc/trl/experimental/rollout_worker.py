@@ -66,7 +66,7 @@ class AdaptiveRolloutWorker:
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer
             step, `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. For a
             varying budget: a function of the policy's step and of the rollouts spent before it
-            (`budgetalloc.policies.costs.pacing`).
+            (`budgetalloc.contrib.pacing`).
         ahead: Most rollouts in the queue and in unfinished steps when a step begins; 0 generates
             one step at a time, after the queue is empty. Default: as many as keep `max_staleness`
             (`most_ahead`). `AsyncGRPOConfig.queue_maxsize` is not used.

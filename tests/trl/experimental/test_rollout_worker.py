@@ -26,10 +26,8 @@ from budgetalloc import policies
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib.domains import Domains
-from budgetalloc.policies.batch_advantages import batch_advantages
-from budgetalloc.policies.costs.pacing import Horizon, phases
-from budgetalloc.policies.pacing_policy import Paced
-from budgetalloc.policies.posterior_baseline import sums_of
+from budgetalloc.contrib.pacing import Horizon, phases
+from budgetalloc.policies.batch_advantages import batch_advantages, sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 from budgetalloc.trl.experimental import completions
@@ -438,9 +436,9 @@ def test_costs_are_learned_and_saved(build, cost):
         ({"environment_factory": object}, ba.UnsupportedError, "several turns"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
         (
-            {"policy": Paced(**vars(ba.adaptive()), plan=(8,))},
+            {"policy": replace(ba.adaptive(), plan=(8,))},
             ba.UnsupportedError,
-            r"is Paced: give the worker .* rollouts_per_step=",
+            r"has a plan: give the worker .* rollouts_per_step=",
         ),
         (
             {"candidates": 2, "domain": "subject", "quotas": {"math": (0, 1)}},

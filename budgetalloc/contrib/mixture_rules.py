@@ -48,24 +48,27 @@ class DomainStep:
         return np.bincount(self.place_R, minlength=domains).astype(np.float64)
 
 
+def _summed(place_K: IntArray, values_K: FloatArray, domains: int) -> FloatArray:
+    return np.asarray(np.bincount(place_K, values_K, minlength=domains), dtype=np.float64)
+
+
 def success_of_domains(step: DomainStep, domains: int) -> tuple[FloatArray, FloatArray]:
     """The mean success of each domain's prompts, and the variance of its error, shape (D,) each.
 
-    Prompt P with s successes in n rollouts counts with weight n / (k + n), where k is the mass of
-    its belief's prior. A prompt that was rolled out more than others therefore counts hardly more
-    than they do, so that the estimate does not move when the policy turns to harder prompts of the
+    A prompt with n rollouts counts with weight n / (k + n), where k is the mass of its belief's
+    prior. The estimate therefore hardly moves when the policy turns to harder prompts of the
     domain. The prior's mean counts as one prompt.
 
-    >>> ones = np.ones(3)
-    >>> step = DomainStep(np.array([0, 0, 1]), np.array([99.0, 0, 0]), np.array([99.0, 9, 0]), ones, ones / 2,
-    ...                   *[np.zeros(0, dtype=int)] * 7)
+    >>> place_P, ones_P, none = np.array([0, 0, 1]), np.ones(3), np.zeros(0, dtype=int)
+    >>> successes_P, rollouts_P = np.array([99.0, 0, 0]), np.array([99.0, 9, 0])
+    >>> step = DomainStep(place_P, successes_P, rollouts_P, ones_P, ones_P / 2, *[none] * 7)
     >>> success_of_domains(step, 2)[0].round(3)  # (0.99 + 0 + 0.5) / (0.99 + 0.9 + 1); the prior
     array([0.516, 0.5  ])
     """
     total_P = step.mass_P + step.rollouts_P
 
     def summed(values_P: FloatArray) -> FloatArray:
-        return np.asarray(np.bincount(step.place_P, values_P, minlength=domains), dtype=np.float64)
+        return _summed(step.place_P, values_P, domains)
 
     prior_D = summed(step.prior_P) / np.maximum(summed(np.ones(len(total_P))), 1)
     weight_D = summed(step.rollouts_P / total_P) + 1
@@ -79,13 +82,11 @@ def efficiency(moved_D: FloatArray, variance_D: FloatArray, taught_D: FloatArray
     """How much success moved for what was spent, relative to all domains: 1 is the mean, and the
     value without data.
 
-    A rollout of a prompt with rate p can teach p (1 - p), the variance of its reward. `taught_D` is
-    the sum over a domain's rollouts. If all domains learned equally well, success would move by e
-    times that, with e pooled from all domains. The result is 1 + A (moved / (e taught) - 1), where
-    A = (e taught)^2 / ((e taught)^2 + variance) is the weight of the observation: it is near 1
-    where the expected movement is far above the error of measuring it. The error is first
-    subtracted from the movement, in squares. Movements down count as those up: they show that
-    success depends on training.
+    A rollout of a prompt with rate p can teach p (1 - p). If all domains learned equally well,
+    success would move by e times the sum of that, with e pooled from all domains. The result is
+    1 + A (moved / (e taught) - 1), where A = (e taught)^2 / ((e taught)^2 + variance) is near 1 if
+    the expected movement is far above the error of measuring it. The error is first subtracted from
+    the movement, in squares. Movements down count as those up: success depends on training.
 
     Args:
         moved_D: Standard deviation of success over the memory, shape (D,).
@@ -114,22 +115,16 @@ class Learn:
     After each step, for each domain:
 
     1. Its success is `success_of_domains`. A prompt's rate p is its evidence, with that success as
-    the prior's mean.
+       the prior's mean.
     2. The rates are corrected by the mean surprise, success less predicted rate, of the domain's
-    last 64 rollouts or
-       so. A fall that a few probes show therefore counts for all prompts of the domain at once.
-    3. No rate is below 1 / (n + 3), where n is the domain's rollouts in the evidence: at a rate of
-    1 / n, n rollouts
-       have no success with probability 0.37. A domain without success is given up slowly, and never
-       for good.
+       last 64 rollouts or so. A fall that a few probes show counts for all its prompts at once.
+    3. No rate is below 1 / (n + 3), where n is the domain's rollouts in the evidence: a domain
+       without success is given up slowly, and never for good.
     4. Teaching is the mean of sqrt(p) (1 - p) over its prompts, weighted by itself, because a
-    policy chooses prompts
-       with a high value. It is near 0 in a domain that is solved or hopeless.
-    5. `efficiency` compares the movement of its success with what its rollouts could teach, over
-    about 30 steps. It
-       falls to 0.05 where rewards are noise, and recovers as the evidence fades. The movement is
-       the standard deviation of its success over these steps, so that a fall and a rise do not
-       cancel.
+       policy chooses prompts with a high value.
+    5. `efficiency` compares the movement of its success, a standard deviation over about 30 steps,
+       with what its rollouts could teach. It falls to 0.05 where rewards are noise, and recovers as
+       the evidence fades.
 
     The weight is teaching times efficiency. Old steps are discounted by 1 - 1 / 30 a step, because
     the model moves.
@@ -170,9 +165,7 @@ class Learn:
         rate_R = (step.mass_R * prior_R + step.successes_R) / (step.mass_R + step.rollouts_R)
 
         def summed(values_R: FloatArray) -> FloatArray:
-            return np.asarray(
-                np.bincount(step.place_R, values_R, minlength=domains), dtype=np.float64
-            )
+            return _summed(step.place_R, values_R, domains)
 
         fade, counts_D = 1 - 1 / self.memory, step.counts_D(domains)
         rate_D = np.maximum(1 / self.memory, 1 / (old["steps"] + 1))
@@ -180,15 +173,13 @@ class Learn:
         surprise_D = left_D * old["surprise"] + summed(step.success_R - rate_R)
         surprised_D = left_D * old["surprised"] + counts_D
         shift_D = surprise_D / (surprised_D + self.trust)
-        rate_P = (step.mass_P * success_D[step.place_P] + step.successes_P) / (
-            step.mass_P + step.rollouts_P
-        )
+        rate_P = step.mass_P * success_D[step.place_P] + step.successes_P
+        rate_P = rate_P / (step.mass_P + step.rollouts_P)
         rollouts_D = np.bincount(step.place_P, step.rollouts_P, minlength=domains)
         rate_P = np.clip(rate_P + shift_D[step.place_P], (1 / (rollouts_D + 3))[step.place_P], 1.0)
         value_P = np.sqrt(rate_P) * (1 - rate_P)
-        value_D, square_D = (
-            np.bincount(step.place_P, x, minlength=domains) for x in (value_P, value_P**2)
-        )
+        value_D = np.bincount(step.place_P, value_P, minlength=domains)
+        square_D = np.bincount(step.place_P, value_P**2, minlength=domains)
         away_D = success_D - old["level"]
         self._learned = {
             "success": success_D,
@@ -234,11 +225,9 @@ class Adept:
 
     It is the domain with the largest X + sqrt(0.6 ln(w) / N), a sliding-window upper confidence
     bound over the last w <= 200 steps. N is the number of these steps in which the domain had most
-    of the rollouts, and X is its mean gain in them. A domain without such a step comes next. The
-    gain of a step is the mean |advantage|, 1 at most.
-
-    ADEPT (arXiv 2501.12620) uses such a bandit for settings of a training. The window is that of
-    arXiv 2308.01028, and the factor 0.6 is ours.
+    of the rollouts, and X is its mean |advantage| in them, 1 at most. A domain without such a step
+    comes next. ADEPT (arXiv 2501.12620) uses such a bandit for settings of a training. The window
+    is that of arXiv 2308.01028, and the factor 0.6 is ours.
 
     >>> Adept(2).weights_D()
     array([1., 0.])
@@ -272,9 +261,8 @@ class Adept:
 
     def weights_D(self) -> FloatArray:
         """1 for the chosen domain and 0 for the others, shape (D,)."""
-        return np.asarray(
-            np.eye(self._domains)[int(np.argmax(np.nan_to_num(self._scores(), nan=np.inf)))]
-        )
+        best = int(np.argmax(np.nan_to_num(self._scores(), nan=np.inf)))
+        return np.asarray(np.eye(self._domains)[best])
 
     def described(self) -> dict[str, FloatArray]:
         """The score of each domain, NaN before its first step."""
@@ -287,11 +275,8 @@ class Adept:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
         with reading("mixture"):
-            rows = [
-                (
-                    check_integer("recent", at, 0, self._domains - 1),
-                    check_number("recent", gain, 0, 1),
-                )
-                for at, gain in state["recent"]
-            ]
-        self._recent = deque(rows, maxlen=self.window)
+            rows = deque[tuple[int, float]](maxlen=self.window)
+            for at, gain in state["recent"]:
+                check_integer("recent", at, 0, self._domains - 1)
+                rows.append((int(at), check_number("recent", gain, 0, 1)))
+        self._recent = rows

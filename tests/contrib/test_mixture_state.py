@@ -4,17 +4,16 @@ import json
 
 import numpy as np
 import pytest
+from domain_steps import begun
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import InputError, Needs, StateError
+from budgetalloc.contrib.mixture import Mixture, MixtureState, mixed_quotas
+from budgetalloc.contrib.mixture_rules import DomainStep
+from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.mixture import Mixture
-from budgetalloc.policies.mixture_rules import DomainStep
-from budgetalloc.policies.mixture_state import MixtureState
-from budgetalloc.policies.quotas import Quotas
-from budgetalloc.policies.uniform_groups import uniform_groups
 
 SIZES = {"math": 40, "code": 20, "chat": 3, None: 5}
 DOMAIN_OF = {f"{domain}-{k}": domain for domain, size in SIZES.items() for k in range(size)}
@@ -49,11 +48,11 @@ def learned(quotas, seed, steps=3):
 def test_every_step_spends_its_rollouts_near_the_shares(seed, rule, candidates, sizes):
     """Three prompts of chat hold at most 24 rollouts: their share is cut, and no step fails."""
     low, high = 0.2, 0.4
-    quotas = learned(Quotas.mixed({"code": (low, high)}, DOMAIN_OF, Mixture(rule)), seed)
+    quotas = learned(mixed_quotas({"code": (low, high)}, DOMAIN_OF, Mixture(rule)), seed)
     bounds = Bounds.resolve(Needs(candidates=candidates, min_group=sizes[0]), quantum=sizes[1], cap=8)
     rng = np.random.default_rng(seed)
     batch_P = rng.choice(list(DOMAIN_OF), 16, replace=False).tolist()
-    step = quotas.begin(ba.adaptive(seed=seed), bounds, batch_P, 64, 8)
+    step = begun(quotas, ba.adaptive(seed=seed), bounds, batch_P, 64, 8)
     counts_P = step.request()
     domains = quotas.domains_of(list(step.ids_P))
     got = {domain: sum(n for n, d in zip(counts_P, domains, strict=True) if d == domain) for domain in SIZES}
@@ -70,24 +69,24 @@ def test_every_step_spends_its_rollouts_near_the_shares(seed, rule, candidates, 
 @pytest.mark.parametrize("size", [4, 8])
 def test_uniform_groups_in_place_of_the_policys_can_spend_the_shares(seed, size):
     """The fallback while beliefs are out of bounds: groups of 8 cannot spend a probe of 5 rollouts."""
-    quotas = learned(Quotas.mixed({}, DOMAIN_OF, Mixture()), seed)
+    quotas = learned(mixed_quotas({}, DOMAIN_OF, Mixture()), seed)
     bounds = Bounds.resolve(Needs(candidates="all", min_group=1), cap=16)
-    counts_P = quotas.begin(ba.adaptive(), bounds, [], 256, size, None, uniform_groups(size)).request()
+    counts_P = begun(quotas, ba.adaptive(), bounds, [], 256, size, uniform_groups(size)).request()
     assert counts_P.sum() == 256
     assert counts_P[counts_P > 0].min() >= size
 
 
 def test_learned_shares_are_kept_to_a_rollout():
-    quotas = learned(Quotas.mixed({}, DOMAIN_OF, Mixture()), 1)
+    quotas = learned(mixed_quotas({}, DOMAIN_OF, Mixture()), 1)
     bounds = Bounds.resolve(Needs(candidates="all", min_group=1), cap=64)
-    step = quotas.begin(ba.adaptive(), bounds, [], 256, 8)
+    step = begun(quotas, ba.adaptive(), bounds, [], 256, 8)
     got = quotas.described([name for name, n in zip(step.ids_P, step.request(), strict=True) for _ in range(n)])
     for domain, share in quotas.mixture.shares().items():
         assert got[f"share/{domain}"] * 256 == pytest.approx(share * 256, abs=1)
 
 
 def test_prompts_of_an_unknown_domain_keep_their_share_of_the_candidates():
-    quotas = learned(Quotas.mixed({}, {k: v for k, v in DOMAIN_OF.items() if v}, Mixture()), 1)
+    quotas = learned(mixed_quotas({}, {k: v for k, v in DOMAIN_OF.items() if v}, Mixture()), 1)
     names = [*list(DOMAIN_OF)[:60], *(f"new{k}" for k in range(20))]
     budget = ba.Budget(rollouts=80, floor=0, min_group=1, cap=8)
     limited, domains_P = quotas.of_step(budget, names)
@@ -98,11 +97,11 @@ def test_prompts_of_an_unknown_domain_keep_their_share_of_the_candidates():
 
 def test_one_domain_is_no_mixture():
     with pytest.raises(InputError, match="all prompts have the domain 'math'"):
-        Quotas.mixed({}, {"a": "math", "b": "math"}, Mixture())
+        mixed_quotas({}, {"a": "math", "b": "math"}, Mixture())
 
 
 def test_a_restored_state_has_the_same_shares_and_another_rule_begins_anew(caplog):
-    one = learned(Quotas.mixed({}, DOMAIN_OF, Mixture()), 5).mixture
+    one = learned(mixed_quotas({}, DOMAIN_OF, Mixture()), 5).mixture
     state = json.loads(json.dumps(one.state_dict()))
     other = MixtureState(Mixture(), one.domains, {})
     other.load_state_dict(state)

@@ -1,14 +1,16 @@
 """How the budget moves over the horizon: exact totals, and a price that keeps an average."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import budgetalloc as ba
+from budgetalloc.contrib.pacing import DualPrice, Horizon, constant, phases
 from budgetalloc.errors import BudgetError
-from budgetalloc.policies.costs.pacing import DualPrice, Horizon, constant, phases
 
 
 @st.composite
@@ -60,18 +62,6 @@ def test_the_last_phase_goes_on_to_the_end_and_later_phases_are_not_reached():
     assert horizon.plan(lambda step, spent: phases(horizon, [(9, 3), (1, 2)], step, spent)) == [18] * 5
 
 
-def test_a_capped_phase_passes_its_surplus_on():
-    horizon = Horizon(rollouts=100, steps=4, low=10, high=30)
-    assert horizon.plan(lambda step, spent: phases(horizon, [(1, 8), (1, 1)], step, spent)) == [30, 23, 24, 23]
-
-
-def test_the_price_rises_after_a_large_step_and_falls_after_a_small_one():
-    assert DualPrice(price=0.5, rate=0.1).after(15, 10).price == pytest.approx(0.55)
-    assert DualPrice(price=0.5, rate=0.1).after(0, 10).price == pytest.approx(0.4)
-    assert DualPrice(price=0.05, rate=0.1).after(0, 10).price == 0.0
-    assert DualPrice(price=0.5, rate=1.0, most=2.0).after(10**6, 10).price == 2.0
-
-
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.floats(0, 50), min_size=1, max_size=100), st.floats(0.01, 1), st.floats(0.1, 20))
 def test_the_mean_use_exceeds_the_target_by_the_change_of_the_price(used_S, rate, target):
@@ -86,15 +76,6 @@ def test_the_mean_use_exceeds_the_target_by_the_change_of_the_price(used_S, rate
     assert excess <= bound + 1e-9 * (1 + abs(bound))
     if min(prices) > 0:
         assert excess == pytest.approx(bound, abs=1e-9)
-
-
-def test_the_price_settles_where_the_use_meets_the_target():
-    rng, dual, used = np.random.default_rng(0), DualPrice(rate=0.05), []
-    for _ in range(400):
-        used.append((rng.random(100) > dual.price).sum())  # 30 of 100 uniform gains pass a price of 0.7
-        dual = dual.after(used[-1], 30)
-    assert dual.price == pytest.approx(0.7, abs=0.1)
-    assert np.mean(used[100:]) == pytest.approx(30, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -114,3 +95,10 @@ def test_a_horizon_that_cannot_be_spent_says_why(arguments, text):
 def test_a_step_that_leaves_more_than_later_steps_can_spend_is_refused():
     with pytest.raises(BudgetError, match="Spend at each step what"):
         Horizon(rollouts=100, steps=4, high=50).fit(10, step=3, spent=10)  # 90 left, 50 a step
+
+
+def test_a_policy_follows_its_plan_and_then_the_budget():
+    policy = replace(ba.uniform(), plan=(4,))
+    assert policy.allocate(["a"], ba.Budget(9)).tolist() == [4]
+    policy.observe(["a"], [1.0])
+    assert policy.allocate(["a"], ba.Budget(9)).tolist() == [9]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budgetalloc import InputError
-from budgetalloc.policies.mixture import Mixture, check_mixture, shares_within, steps_to_see_fall
+from budgetalloc.contrib.mixture import Mixture, check_mixture, shares_within, steps_to_see_fall
 
 parts = st.lists(
     st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6
@@ -29,10 +29,6 @@ def test_shares_add_up_and_keep_quotas_and_the_probe(rows, probe):
         assert (share_D >= np.minimum(probe, high_D) - 1e-9).all()
 
 
-def test_free_shares_are_proportional_to_the_weights():
-    np.testing.assert_allclose(shares_within(np.array([1.0, 3.0]), np.zeros(2), np.ones(2), 0.0), [0.25, 0.75])
-
-
 def test_domains_that_cannot_all_have_the_probe_get_even_shares():
     share_D = shares_within(np.array([1.0, 0, 0, 0]), np.zeros(4), np.ones(4), 0.4)
     np.testing.assert_allclose(share_D, 0.25, atol=1e-9)
@@ -47,10 +43,6 @@ def test_the_bound_holds_for_0_and_1_by_the_exact_binomial(fall, solved, probes,
     unseen = sum(math.comb(n, k) * low**k * (1 - low) ** (n - k) for k in range(first, n + 1))
     assert unseen <= miss
     assert unseen > miss**6  # and it is not far from needed
-
-
-def test_a_fall_to_nothing_is_seen_at_once():
-    assert steps_to_see_fall(1.0, 1) == 1
 
 
 @pytest.mark.parametrize(

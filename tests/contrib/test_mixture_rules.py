@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from budgetalloc import StateError
-from budgetalloc.policies.mixture import steps_to_see_fall
-from budgetalloc.policies.mixture_rules import Adept, DomainStep, Learn, efficiency, success_of_domains
+from budgetalloc.contrib.mixture import steps_to_see_fall
+from budgetalloc.contrib.mixture_rules import Adept, DomainStep, Learn, efficiency, success_of_domains
 
 PRIOR, PROMPTS = 0.5, 40  # of a belief: its mean, and prompts of each domain
 
@@ -102,11 +102,6 @@ def test_a_domain_without_success_is_given_up_slowly_and_not_for_good():
     assert weights[1] > 0.2
     assert weights[2] > 0.05
     assert 0 < weights[3] < 0.05
-
-
-def test_without_data_all_domains_are_alike():
-    np.testing.assert_array_equal(efficiency(np.zeros(3), np.full(3, 0.01), np.zeros(3)), 1.0)
-    np.testing.assert_array_equal(Learn(3).weights_D(), 1.0)
 
 
 def test_an_effect_that_is_smaller_than_its_error_says_nothing():

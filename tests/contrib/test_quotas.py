@@ -4,13 +4,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from domain_steps import begun, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Needs, UnsupportedError, policies
+from budgetalloc.contrib.quotas import Quotas, check_shares
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.quotas import Quotas, check_domain_and_shares, check_shares
 from budgetalloc.solvers.domains import Domains
 
 DOMAIN_OF = {n: ["math", "code", "chat", None][n % 4] for n in range(40)}
@@ -63,17 +64,17 @@ def test_whatever_the_batch_holds_the_drawn_candidates_keep_the_quotas(candidate
     quotas = Quotas({"code": (0.25, 0.25), "math": (0.5, 0.7)}, domain_of)
     policy = build(seed=seed)
     bounds = Bounds.resolve(policy.needs, candidates=candidates, min_group=sizes[0], quantum=sizes[1])
-    quotas.check(policy, bounds, 64, 8)
+    planned(quotas, policy, bounds, list(domain_of)[:8], 64, 8, check=True)
     rng = np.random.default_rng(seed)
     kind = rng.choice(["code", "math", "chat", ""])
     batch = rng.permutation([n for n in domain_of if not kind or domain_of[n] == kind])[:8].tolist()
-    step = quotas.begin(policy, bounds, batch, 64, 8)
+    step = begun(quotas, policy, bounds, batch, 64, 8)
     assert step.ids_P[: len(batch)] == batch
     assert len(step.ids_P) == len(set(step.ids_P)) == candidates * len(batch)
     shares = shares_of(step.ids_P, step.request(), domain_of)
     assert shares["code"] == 0.25
     assert 0.5 <= shares["math"] <= 0.7
-    assert step.ids_P == quotas.begin(policy, bounds, batch, 64, 8).ids_P  # the same on every process
+    assert step.ids_P == begun(quotas, policy, bounds, batch, 64, 8).ids_P  # the same on every process
 
 
 def test_the_drawn_candidates_have_the_shares_of_the_pool_clipped_to_the_quotas():
@@ -90,14 +91,14 @@ def test_as_many_prompts_of_a_domain_are_drawn_as_its_lowest_share_needs_under_t
     quotas = Quotas({"code": (0.08, 0.1)}, {n: "code" if n % 50 == 0 else "math" for n in range(200)})
     bounds = Bounds.resolve(Needs(), candidates=2, cap=5)
     for batch in ([1, 2, 3, 4, 5, 6, 7, 8], [50, 1, 2, 3, 4, 5, 6, 7]):
-        step = quotas.begin(ba.knapsack(), bounds, batch, 64, 8)
+        step = begun(quotas, ba.knapsack(), bounds, batch, 64, 8)
         assert [name % 50 == 0 for name in step.ids_P].count(True) == 2
         assert step.request()[[name % 50 == 0 for name in step.ids_P]].sum() == 6
 
 
 def test_the_whole_pool_is_on_offer_in_its_order():
     quotas = Quotas(SHARES, DOMAIN_OF)
-    step = quotas.begin(ba.adaptive(), WHOLE, [], 64, 4)
+    step = begun(quotas, ba.adaptive(), WHOLE, [], 64, 4)
     assert step.ids_P == list(DOMAIN_OF)
     counts_P = step.request()
     shares = shares_of(step.ids_P, counts_P)
@@ -132,16 +133,6 @@ def test_bad_shares_are_named(quotas, text):
         check_shares(quotas)
 
 
-def test_a_column_and_quotas_go_together():
-    assert check_domain_and_shares(None, None) is None
-    assert check_domain_and_shares("subject", {"math": [0, 1]}) == {"math": (0.0, 1.0)}
-    for domain, quotas in (("subject", None), (None, {"math": (0, 1)})):
-        with pytest.raises(InputError, match="give both, the dataset column"):
-            check_domain_and_shares(domain, quotas)
-    with pytest.raises(InputError, match="domain=3"):
-        check_domain_and_shares(3, {"math": (0, 1)})
-
-
 def test_a_domain_that_no_prompt_has_is_named_with_those_that_there_are():
     with pytest.raises(
         InputError, match=r"no prompt has this domain, did you mean math\? The domains are \['math', 'co"
@@ -169,13 +160,7 @@ def test_a_domain_that_no_prompt_has_is_named_with_those_that_there_are():
 def test_what_cannot_be_kept_is_named_before_the_training(shares, bounds, text):
     bounds = Bounds.resolve(Needs(candidates="all"), **{"min_group": 1} | bounds)
     with pytest.raises(BudgetError, match=text):
-        Quotas(shares, DOMAIN_OF).check(ba.adaptive(), bounds, 64, 4)
-
-
-def test_a_floor_for_a_batch_of_one_domain_is_refused():
-    quotas = Quotas({"math": (0.1, 0.2)}, DOMAIN_OF)
-    with pytest.raises(BudgetError, match=r"quotas\['math'\]=\(7, 12\) cannot hold for .* prompts, which take"):
-        quotas.check(ba.knapsack(), Bounds.resolve(Needs(), candidates=2, floor=2), 64, 8)
+        planned(Quotas(shares, DOMAIN_OF), ba.adaptive(), bounds, [], 64, 4, check=True)
 
 
 @pytest.mark.parametrize(
@@ -189,4 +174,4 @@ def test_a_floor_for_a_batch_of_one_domain_is_refused():
 def test_policies_that_may_break_quotas_are_refused(policy, candidates, text):
     bounds = Bounds.resolve(policy.needs, candidates=candidates)
     with pytest.raises(UnsupportedError, match=text):
-        Quotas({"math": (0.3, 0.5)}, DOMAIN_OF).check(policy, bounds, 64, 8)
+        planned(Quotas({"math": (0.3, 0.5)}, DOMAIN_OF), policy, bounds, [], 64, 8, check=True)

@@ -1,5 +1,4 @@
-"""The cost of a group, which is the cost of its prompt plus that of each rollout, and the group
-size that follows."""
+"""What rollouts cost: prices of tokens and of age, and prices learned from the seconds of steps."""
 
 import math
 from collections.abc import Callable
@@ -9,12 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.posterior import Belief, FloatArray
-from budgetalloc.budget import Budget, IntArray
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import StateError, check_array, check_number
-from budgetalloc.values import Value
 
-__all__ = ["Price", "Seconds", "aged", "least_groups", "per_cost", "tokens"]
+__all__ = ["Price", "Seconds", "aged", "tokens"]
 
 Price = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 """(tokens of each prompt, expected tokens of its answers) -> (cost of the prompt, once a group; cost of one rollout),
@@ -67,76 +64,6 @@ def aged(price: Price, tokens_per_step: float, keep: float) -> Price:
     return price_with_age
 
 
-def least_groups(prompt_costs_P: FloatArray, costs_P: FloatArray, budget: Budget) -> IntArray:
-    """The smallest group worth its prompt: sqrt(cost of the prompt / cost of a rollout), as a power
-    of two, shape (P,).
-
-    With a variance b between prompts and w within a prompt, groups of sqrt(prompt / rollout * w /
-    b) have the least variance for their cost (Cochran, Sampling Techniques, 1977, sec. 10.6). We
-    assume w = b.
-
-    Args:
-        prompt_costs_P: Cost of each prompt, once a group, at least 0, shape (P,).
-        costs_P: Cost of one rollout, positive, shape (P,).
-        budget: Bounds the group sizes.
-
-    >>> least_groups(np.array([0, 400, 4000, 40000.0]), np.full(4, 400.0), Budget(256, floor=0, min_group=1, cap=64))
-    array([1, 1, 4, 8])
-    """
-    ideal_P = 0.5 * np.log2(np.maximum(prompt_costs_P / costs_P, 1.0))
-    most = 2.0 ** np.floor(np.log2(budget.largest_group))
-    least_P = np.minimum(2.0 ** np.rint(ideal_P), most).astype(np.int64)
-    return np.asarray(
-        np.maximum(-(-least_P // budget.quantum) * budget.quantum, budget.smallest_group)
-    )
-
-
-def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value:
-    """The value of n rollouts with each gain divided by its cost, in units of the mean cost of a
-    rollout.
-
-    Up to the group with the largest value per cost, every rollout gains that group's value per
-    cost. A further rollout gains its own value per its own cost. Concave values stay concave.
-
-    Args:
-        value: The value of n rollouts.
-        costs: Cost of each prompt once a group, and of one rollout, shape (P,) each. With None,
-            `value` is returned.
-
-    >>> from budgetalloc import Point, mixed_group
-    >>> both = per_cost(mixed_group, (np.array([0.0, 900.0]), np.array([100.0, 100.0])))
-    >>> both(Point([0.5, 0.5]), [0, 2, 3, 4, 5]).round(3)  # the second prompt is long: groups of 4
-    array([[0.   , 0.5  , 0.75 , 0.875, 0.938],
-           [0.   , 0.135, 0.202, 0.269, 0.332]])
-    """
-    if costs is None:
-        return value
-    once_P1, each_P1 = (x[:, None] / costs[1].mean() for x in costs)
-    # Prompts of equal value receive whole groups one at a time: half a group would pay for the
-    # whole prompt.
-    before_P1 = 1 + 1e-6 * np.linspace(1.0, 0.0, len(each_P1))[:, None]
-
-    def priced(belief: Belief, counts_N: ArrayLike) -> FloatArray:
-        counts_N, values_PN = np.asarray(counts_N, dtype=np.float64), value(belief, counts_N)
-        own_PN = values_PN / each_P1
-        # every prompt gets a group, or prompts cost nothing
-        if counts_N[0] or len(counts_N) == 1 or not once_P1.any():
-            return np.asarray(own_PN)
-        rate_PN = values_PN[:, 1:] / (once_P1 + each_P1 * counts_N[1:])
-        best_P1 = 1 + np.argmax(rate_PN, axis=1, keepdims=True)
-        rate_P1, group_P1 = (
-            np.take_along_axis(rate_PN, best_P1 - 1, axis=1) * before_P1,
-            counts_N[best_P1],
-        )
-        further_PN = own_PN - np.take_along_axis(own_PN, best_P1, axis=1)
-        shared_PN = rate_P1 * np.minimum(counts_N, group_P1) + np.where(
-            counts_N > group_P1, further_PN, 0.0
-        )
-        return np.asarray(np.where(once_P1 > 0, shared_PN, own_PN))
-
-    return priced
-
-
 @dataclass(eq=False)
 class Seconds:
     """The price of `cost="seconds"`: prices of rollouts and tokens, fitted to the seconds of the
@@ -145,11 +72,8 @@ class Seconds:
     A step's seconds are modelled as a weighted sum of its rollouts, prompt tokens once a group,
     prompt tokens in all rollouts, and answer tokens. Prices start at a guess: 1 for a rollout and
     an answer token, 0.1 for a prompt token. From 5 steps on they are fitted to the last 64 steps by
-    robust regression (Cauchy loss), in which stalled steps have little influence.
-
-    A price is at least 0.01 of the guess, scaled to steps of this length. If seconds do not depend
-    on tokens, because all rollouts wait for the longest, all prompts cost nearly the same. A fit
-    that fails changes no price.
+    robust regression (Cauchy loss), in which stalled steps have little influence. A price is at
+    least 0.01 of the guess, scaled to steps of this length. A fit that fails changes no price.
 
     Args:
         steps: The last steps, shape (S, 5): rollouts, prompt tokens once a group, prompt tokens in

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import Budget, InputError, StateError
+from budgetalloc.contrib.prices import Seconds, aged, tokens
 from budgetalloc.policies.adaptive import sampled
-from budgetalloc.policies.costs.prices import Seconds, aged, least_groups, per_cost, tokens
+from budgetalloc.policies.composition import least_groups, per_cost
 
 BUDGET = Budget(rollouts=64, floor=0, min_group=1)
 
@@ -69,10 +70,6 @@ def test_values_per_cost_stay_concave_from_the_smallest_group_on(prompts):
     assert slopes[:, 0] == pytest.approx(bought.max(axis=1), rel=1e-5)
 
 
-def test_without_costs_the_value_is_the_same_object():
-    assert per_cost(ba.hit, None) is ba.hit
-
-
 def test_greedy_on_values_per_cost_is_the_best_of_all_counts():
     """Brute force over all counts, in the values' own sum."""
     belief, budget = ba.Point([0.5, 0.3, 0.2]), Budget(9, floor=0, min_group=2, cap=6)
@@ -124,39 +121,6 @@ def test_long_prompts_favour_groups_and_short_ones_singles(make):
     assert short[short > 0].min() == 1
 
 
-@pytest.mark.parametrize("make", [ba.knapsack, ba.thompson])
-def test_values_give_long_prompts_larger_groups(make):
-    ids = list(range(40))
-    policy = make(seed=0)
-    policy.observe(np.repeat(ids, 8), np.tile([0, 1], 160))
-    short, long = (
-        policy.allocate(ids, Budget(160, floor=0, cap=32), costing(dict.fromkeys(ids, x), dict.fromkeys(ids, 100.0)))
-        for x in (10.0, 1600.0)
-    )
-    assert short.sum() == long.sum() == 160
-    assert long[long > 0].mean() > 1.3 * short[short > 0].mean()
-    assert (long > 0).sum() < (short > 0).sum()
-
-
-def test_expensive_prompts_get_fewer_rollouts_at_equal_beliefs():
-    ids = list(range(40))
-    policy = ba.knapsack(seed=0)
-    policy.observe(np.repeat(ids, 8), np.tile([0, 1], 160))
-    prompt, rollout = {n: 1600.0 * (n < 20) for n in ids}, dict.fromkeys(ids, 100.0)
-    counts_P = policy.allocate(ids, Budget(160, floor=0, cap=32), costing(prompt, rollout))
-    assert counts_P[:20].sum() < counts_P[20:].sum()
-    counts_P = policy.allocate(ids, Budget(160, floor=0, cap=32), costing(dict.fromkeys(ids, 0.0), rollout | {0: 1e4}))
-    assert counts_P[0] < counts_P[1:].min()
-
-
-def test_a_budget_in_tokens_is_spent_as_before():
-    """The function's rollouts are the costs, as the array is."""
-    policy, budget = ba.knapsack(seed=0), Budget(None, tokens=900, floor=0, cap=8)
-    cost = {"a": 10.0, "b": 90.0}
-    counts_P = policy.allocate(["a", "b"], budget, costing({"a": 0.0, "b": 0.0}, cost))
-    assert (counts_P == policy.allocate(["a", "b"], budget, [10.0, 90.0])).all()
-
-
 @pytest.mark.parametrize(
     ("costs", "text"),
     [
@@ -194,13 +158,6 @@ def test_true_prices_are_found(true):
     assert fit.prices * row == pytest.approx(true * row, abs=0.12 * float(true @ row))  # in shares of a step
 
 
-def test_seconds_that_follow_no_token_make_all_rollouts_cost_alike():
-    fit = steps_of([0.01, 0, 0, 0], np.random.default_rng(1), noise=0.02)
-    once_P, each_P = fit(np.array([10.0, 20.0]), np.array([10.0, 40.0]))
-    assert each_P[1] / each_P[0] < 1.05
-    assert once_P.max() < 0.05 * each_P[0]
-
-
 def test_before_any_step_prices_are_a_guess_and_units_do_not_matter():
     once_P, each_P = Seconds()(np.array([100.0]), np.array([50.0]))
     assert once_P.tolist() == [10.0]
@@ -229,17 +186,6 @@ def test_stalls_of_one_step_in_20_do_not_move_prices(true, steps, usually, alway
         off.append(np.exp(np.abs(np.log((once_P / 2 + each_P) / real)).max()))
     assert np.quantile(off, 0.9) < usually
     assert max(off) < always
-
-
-def test_stalls_while_a_run_goes_on_never_give_a_price_of_0():
-    """Steps that hardly differ, as those of most runs, say little about prices."""
-    for seed in range(5):
-        rng, fit = np.random.default_rng(seed), Seconds()
-        for step in range(45):
-            row = np.array([256, 20_000, 20_000, 60_000]) * np.append(1.0, rng.normal(1, 0.05, 3))
-            fit.learn(row, (5 + 1e-4 * row[3]) * (10 if step % 20 == 9 else 1))
-            assert (fit.prices > 0).all()
-            assert fit.prices @ row == pytest.approx(5 + 1e-4 * row[3], rel=0.15)
 
 
 @given(st.lists(st.tuples(*[st.floats(allow_nan=True)] * 5), max_size=12), st.integers(0, 12))

@@ -9,23 +9,27 @@ keeps the run's total:
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from budgetalloc.errors import (
     BudgetError,
     InputError,
+    check_choice,
     check_function,
     check_integer,
     check_list,
     check_number,
     check_type,
+    nearest,
     shown,
 )
 
-__all__ = ["DualPrice", "Horizon", "constant", "phases"]
+__all__ = ["PACING", "DualPrice", "Horizon", "constant", "pacing_plan", "phases"]
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,10 @@ class Horizon:
     def __post_init__(self) -> None:
         check_integer("quantum", self.quantum, 1)
         check_integer("steps", self.steps, 1)
-        high = {} if self.high is None else {"high": (self.high, 1)}
-        for name, (value, least) in {
-            "rollouts": (self.rollouts, 1),
-            "low": (self.low, 0),
-            **high,
-        }.items():
+        for name, least in (("rollouts", 1), ("low", 0), ("high", 1)):
+            value = getattr(self, name)
+            if name == "high" and value is None:
+                continue
             if check_integer(name, value, least) % self.quantum:
                 raise BudgetError(
                     f"{self}: {name}={value} is not a multiple of quantum={self.quantum}."
@@ -71,14 +73,12 @@ class Horizon:
         if self.steps * self.low > self.rollouts:
             raise BudgetError(
                 f"{self}: {self.steps} steps of at least {self.low} need {self.steps * self.low} "
-                "rollouts. "
-                f"Use low={portions // self.steps * self.quantum} or less."
+                f"rollouts. Use low={portions // self.steps * self.quantum} or less."
             )
         if self.high is not None and self.steps * self.high < self.rollouts:
             raise BudgetError(
                 f"{self}: {self.steps} steps of at most {self.high} spend {self.steps * self.high} "
-                "rollouts. "
-                f"Use high={-(-portions // self.steps) * self.quantum} or more."
+                f"rollouts. Use high={-(-portions // self.steps) * self.quantum} or more."
             )
 
     def bounds(self, step: int, spent: int) -> tuple[int, int]:
@@ -88,6 +88,9 @@ class Horizon:
         Args:
             step: From 0.
             spent: Rollouts of the steps before it.
+
+        Raises:
+            BudgetError: so many spent rollouts contradict the bounds.
         """
         check_integer("step", step, 0, self.steps - 1)
         check_integer("spent", spent, 0, self.rollouts)
@@ -97,8 +100,8 @@ class Horizon:
         if fewest > most or spent % self.quantum:
             raise BudgetError(
                 f"{self}: {spent} rollouts before step {step} leave {left} for {later + 1} steps, "
-                "which the bounds do "
-                "not allow. Spend at each step what fit() returns."
+                "which the bounds "
+                "do not allow. Spend at each step what fit() returns."
             )
         return fewest, most
 
@@ -161,9 +164,8 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
     for at, part in enumerate(parts):
         if not isinstance(part, (tuple, list)) or len(part) != 2:
             raise InputError(f"parts[{at}]={shown(part)}: give {what}.")
-        steps, part_weight = part
-        weight = check_number(f"parts[{at}][1]", part_weight, 0, math.inf, without=(0,))
-        end = min(start + check_integer(f"parts[{at}][0]", steps, 1), horizon.steps)
+        weight = check_number(f"parts[{at}][1]", part[1], 0, math.inf, without=(0,))
+        end = min(start + check_integer(f"parts[{at}][0]", part[0], 1), horizon.steps)
         end = horizon.steps if at == len(parts) - 1 else end
         weight_now = weight if start <= step < end else weight_now
         weight_left += weight * max(0, end - max(start, step))
@@ -177,9 +179,9 @@ class DualPrice:
     than the target.
 
     This is projected online gradient descent on the dual of a budget, as in CERO (arXiv
-    2606.05606), which takes 1 / sqrt(steps of the run) as the rate. The excess is measured in
-    targets, so the rate has no unit. Over T steps in which the price met no bound, the mean use
-    exceeds the target by (last price - first price) / (rate * T) targets.
+    2606.05606). The excess is measured in targets, so the rate has no unit. Over T steps in which
+    the price met no bound, the mean use exceeds the target by (last price - first price) / (rate *
+    T) targets.
 
     Args:
         price: The current price, from 0 to `most`.
@@ -214,3 +216,40 @@ class DualPrice:
         check_number("used", used, 0, math.inf)
         excess = used / check_number("target", target, 0, math.inf, without=(0,)) - 1
         return replace(self, price=min(max(0.0, self.price + self.rate * excess), self.most))
+
+
+PACING = ("name", *(field.name for field in fields(Horizon)), "parts")
+"""The settings of a pacing."""
+
+
+def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """The settings of a pacing with their defaults, and the rollouts of each step (`Policy.plan`).
+
+    Args:
+        given: `name` ("constant" or "phases"), the arguments of `Horizon` (`low` is one portion
+            unless given), and `parts` of phases.
+
+    Raises:
+        InputError: an unknown or a missing setting, or one out of range. BudgetError: the bounds
+            contradict each other.
+
+    >>> pacing_plan({"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]})[1]
+    (32, 64)
+    """
+    for key in given:
+        if key not in PACING:
+            raise InputError(f"{key} is unknown{nearest(key, PACING)} Use {', '.join(PACING)}.")
+    check_choice("name", name := given.get("name"), ("constant", "phases"))
+    if missing := [key for key in ("rollouts", "steps") if key not in given]:
+        raise InputError(f"give {' and '.join(missing)}.")
+    parts = given.get("parts")
+    if isinstance(parts, list):  # a file has lists
+        parts = tuple(tuple(x) if isinstance(x, list) else x for x in parts)
+    if (parts is None) != (name == "constant"):
+        raise InputError(
+            f"parts={parts!r}: phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none."
+        )
+    bounds = {key: value for key, value in given.items() if key not in ("name", "parts")}
+    horizon = Horizon(**{"low": given.get("quantum", 1)} | bounds)
+    rule = partial(constant, horizon) if parts is None else partial(phases, horizon, parts)
+    return {"name": name, **asdict(horizon), "parts": parts}, tuple(horizon.plan(rule))
