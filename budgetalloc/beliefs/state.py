@@ -3,6 +3,7 @@ written atomically and read without unpickling."""
 
 import copy
 import json
+import math
 import os
 import re
 import secrets
@@ -26,6 +27,7 @@ from budgetalloc.errors import (
     check_flag,
     check_integer,
     check_number,
+    check_type,
     shown,
 )
 
@@ -88,7 +90,7 @@ class Stateful:
             for name in self.saved:
                 value, key = getattr(self, name), _key(name)
                 entry = state if isinstance(value, Table) else state[key]
-                setattr(restored, name, _like(value, entry, key, name in self.may_be_nan))
+                vars(restored)[name] = _like(value, entry, key, name in self.may_be_nan)
             restored.check_restored()
         vars(self).update(vars(restored))
 
@@ -193,23 +195,18 @@ def _like(value: Any, entry: Any, key: str, nan: bool) -> Any:
     if isinstance(value, int):
         return check_integer(key, entry, 0)
     if isinstance(value, float):
-        return (
-            float(entry) if nan and np.isnan(entry) else check_number(key, entry, -np.inf, np.inf)
-        )
+        return math.nan if nan and entry != entry else check_number(key, entry, -np.inf, np.inf)
     if not isinstance(value, np.ndarray):  # None or a text
-        if not isinstance(entry, (str, type(None))):
-            raise InputError(f"{key}={shown(entry)} is no text")
+        check_type(key, entry, (str, type(None)), "a text or None")
         return entry
     array = check_array(key, entry, "numbers")
     array = array.reshape(value.shape) if not array.size and not value.size else array
-    if (
-        array.shape != value.shape
-        or not np.isfinite(array[~np.isnan(array)] if nan else array).all()
-    ):
-        raise InputError(f"{key} does not hold finite numbers of shape {value.shape}")
+    known = array[~np.isnan(array)] if nan else array
+    if array.shape != value.shape or not np.isfinite(known).all():
+        raise InputError(key, f"does not hold finite numbers of shape {value.shape}.")
     most = {"b": 1, "i": 2**53 - 1}.get(value.dtype.kind)
-    if most is not None and ((array < 0) | (array > most) | (array % 1 != 0)).any():
-        raise InputError(f"{key} does not hold whole numbers from 0 to {most}")
+    if most is not None and ((known < 0) | (known > most) | (known % 1 != 0)).any():
+        raise InputError(key, f"does not hold whole numbers from 0 to {most}.")
     return array.astype(value.dtype)
 
 
@@ -225,7 +222,7 @@ def save_state(
 
     Args:
         path: The file. A missing folder is created.
-        state: Arrays, and anything JSON can hold.
+        state: Arrays and anything JSON can hold, also in dicts.
         about: Facts in JSON types that are saved with the state, such as the name of the dataset.
 
     Raises:
@@ -239,8 +236,8 @@ def save_state(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_state(f"{folder}/state.npz", policy.state_dict(), {"dataset": "gsm8k"})
     ...     state, about = load_state(f"{folder}/state.npz")
-    >>> state["ids"], state["evidence"], about
-    (['a'], array([[1., 1., 0.]]), {'dataset': 'gsm8k'})
+    >>> state["ids"], state["step"], about
+    (['a'], 1, {'dataset': 'gsm8k'})
     """
     check_state(state)
     target = _path(path)
@@ -282,23 +279,22 @@ def save_state(
         if not isinstance(error, FileExistsError):
             with suppress(OSError):
                 temporary.unlink()
-        if isinstance(error, OSError) and error.errno is not None:
-            raise OSError(
-                error.errno,
-                f"{os.strerror(error.errno)}: a policy's state could not be written; the previous "
-                "content of the file is unchanged. Free some space and resume from the last "
-                "checkpoint, or give this user write permission for the folder",
-                str(path),
-            ) from error
-        raise
+        if not isinstance(error, OSError) or error.errno is None:
+            raise
+        raise OSError(
+            error.errno,
+            f"{os.strerror(error.errno)}: a policy's state could not be written; the previous "
+            "content of the file is unchanged. Free some space and resume from the last "
+            "checkpoint, or give this user write permission for the folder",
+            str(path),
+        ) from error
 
 
 def check_state(state: Any) -> None:
     """Raises `StateError` unless this is a dict with strings as keys."""
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
-        raise StateError(
-            f"state={shown(state)}: give what `state_dict()` returned or `load_state` read."
-        )
+        what = "give what `state_dict()` returned or `load_state` read."
+        raise StateError(f"state={shown(state)}: {what}")
 
 
 def lists_of(arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
@@ -401,26 +397,28 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             do.
     """
     target = _path(path)
+    if target.exists() and not target.is_file():  # reading a pipe or a device may wait for ever
+        what = "is not a regular file: give the path of a file that `save_state` wrote."
+        raise StateError(f"{path} {what}")
     try:
-        if target.exists() and not target.is_file():  # reading a pipe or a device may wait for ever
-            raise StateError(
-                f"{path} is not a regular file: give the path of a file that `save_state` wrote."
-            )
         with target.open("rb") as file:
             arrays = _arrays(file)
         meta = json.loads(arrays.pop("meta").tobytes())
-        known = meta["format"] == _FORMAT
-        if known:
-            # a damaged archive may list fewer than it holds
-            names = ["/".join(keys) for keys in meta["arrays"]]
-            if sorted(arrays) != sorted(names):
-                raise ValueError(f"it holds the arrays {sorted(arrays)}, but {names} were saved")
-            state, about = meta["state"], dict(meta["about"])
-            for name, (*folders, key) in zip(names, meta["arrays"], strict=True):
-                part = state
-                for folder in folders:
-                    part = part[folder]
-                part[key] = arrays[name]
+        if meta["format"] != _FORMAT:
+            raise StateError(
+                f"{path} has format {shown(meta['format'])}, expected {_FORMAT!r}: another version "
+                "of budgetalloc wrote it, or another program."
+            )
+        # a damaged archive may list fewer than it holds
+        names = ["/".join(keys) for keys in meta["arrays"]]
+        if sorted(arrays) != sorted(names):
+            raise ValueError(f"it holds the arrays {sorted(arrays)}, but {names} were saved")
+        for name, (*folders, key) in zip(names, meta["arrays"], strict=True):
+            part = meta["state"]
+            for folder in folders:
+                part = part[folder]
+            part[key] = arrays[name]
+        return meta["state"], dict(meta["about"])
     except (FileNotFoundError, StateError):
         raise
     except OSError as error:
@@ -435,12 +433,6 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             f"{error}). Resume from another checkpoint, or delete the file to start with cold "
             "beliefs."
         ) from error
-    if not known:
-        raise StateError(
-            f"{path} has format {shown(meta['format'])}, expected {_FORMAT!r}: another version of "
-            "budgetalloc wrote it, or another program."
-        )
-    return state, about
 
 
 def _path(path: str | os.PathLike[str]) -> Path:
@@ -455,9 +447,8 @@ def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
     is read."""
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
-        if any(
-            x.compress_type != zipfile.ZIP_STORED or x.file_size != x.compress_size for x in members
-        ):
+        stored = [x.compress_type == zipfile.ZIP_STORED for x in members]
+        if not all(stored) or any(x.file_size != x.compress_size for x in members):
             raise ValueError("it is compressed, which save_state never does")
         if sum(x.file_size for x in members) > os.fstat(file.fileno()).st_size:
             raise ValueError("its listed arrays are larger than the file")
