@@ -115,13 +115,6 @@ def test_state_round_trips_to_the_bit(travel, within_a_step):
     assert (first.belief([*IDS, "new", "x"]).alpha_P == second.belief([*IDS, "new", "x"]).alpha_P).all()
 
 
-def test_the_empty_state_round_trips():
-    estimator = seen()
-    estimator.load_state_dict(through_json(BetaEstimator().state_dict()))
-    assert (len(estimator), estimator.step) == (0, 0)
-    assert estimator.cold(["a"]).all()
-
-
 def test_the_state_is_a_copy():
     estimator = seen()
     state, before = estimator.state_dict(), estimator.state_dict()
@@ -240,15 +233,6 @@ def test_the_spread_is_that_of_the_successes_and_of_a_binary_prior(successes, pr
     assert 0 <= belief.spread_P[0] <= 1
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 1.0, np.nan])), max_size=12), max_size=8))
-def test_successes_of_0_and_1_have_a_spread_of_exactly_1(steps):
-    estimator = BetaEstimator(discount=0.9, idle=0.98)
-    for rows in steps:
-        estimator.observe([x for x, _ in rows], [u for _, u in rows])
-        estimator.tick()
-    assert estimator.belief(range(7)).spread_P.tolist() == [1.0] * 7
-
-
 def test_the_spread_is_clipped_at_0():
     assert spread(np.ones(1), np.ones(1), np.array([10.0])).tolist() == [0]
 
@@ -297,17 +281,6 @@ def test_first_visits_are_discounted_only_at_steps_with_new_prompts(steps):
             estimator = again
         estimator.tick()
         assert estimator.first_visits == pytest.approx(sums)
-
-
-def test_one_success_in_a_hard_pool_does_not_predict_the_next():
-    """With a prior mean of 1/2, the expected success after one success would be 1.3 / 1.6 = 0.81."""
-    policy = ba.thompson()
-    policy.estimator.observe(range(200), [1] + [0] * 199)
-    policy.estimator.tick()
-    got = policy.estimator.baseline_belief([0, 1], np.arange(2), np.zeros(2)).mean
-    a, b = policy.estimator.prior_now
-    share = (1 + a) / (200 + a + b)
-    assert got == pytest.approx([(1 + (a + b) * share) / (1 + a + b), (a + b) * share / (1 + a + b)])
 
 
 def test_a_prompt_with_constant_rewards_is_predicted_not_to_be_mixed():

@@ -17,12 +17,6 @@ def trained(*visits):
     return lengths
 
 
-def test_much_evidence_overrules_the_pool():
-    success_P, failure_P = expected_tokens([[1e6, 1e6]], [[3e7, 7e7]], [500, 100])
-    assert success_P == pytest.approx(30, rel=1e-3)
-    assert failure_P == pytest.approx(70, rel=1e-3)
-
-
 def test_failures_alone_predict_the_length_of_a_success():
     """Failures are three times as long as the pool's. The same is then expected of successes."""
     success_P, _ = expected_tokens([[0, 0], [0, 1e6]], [[0, 0], [0, 3e8]], [50, 100])
@@ -49,11 +43,6 @@ def test_lengths_that_are_constant_are_known_exactly():
     prompt_P, answer_P = lengths.expected(["b", "new", "a"], [0.1, 0.5, 0.9])
     assert prompt_P.tolist() == [9, 8, 7]
     assert answer_P == pytest.approx([40, 40, 40])
-
-
-def test_a_success_rate_mixes_both_kinds():
-    lengths = trained(("a", [100] * 500 + [900] * 500, [1] * 500 + [0] * 500, 5))
-    assert lengths.expected(["a"] * 3, [0.0, 0.25, 1.0])[1] == pytest.approx([900, 700, 100], rel=0.08)
 
 
 def test_old_rollouts_fade():

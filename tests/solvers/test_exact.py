@@ -152,34 +152,9 @@ def test_no_time_at_all():
     assert (solution.bound, solution.optimal) == (np.inf, False)
 
 
-def test_where_greedy_is_optimal_nothing_is_searched():
-    budget = Budget(rollouts=64, floor=2, cap=32)
-    values_PN = mixed_group(Point(np.linspace(0, 1, 16)), budget.grid())
-    for by in ("highs", "ortools"):
-        solution = certify(values_PN, None, budget, time_limit=1e-6, by=by)
-        assert (solution.counts_P == greedy(values_PN, None, budget)).all()
-        assert solution.optimal
-        assert solution.bound == solution.value
-
-
-def test_equal_seeds_give_equal_counts():
-    budget = Budget(rollouts=48, tokens=9000, floor=0, cap=8)
-    values_PN = mixed_group(Point([0.5] * 12), budget.grid())
-    costs_P = [100, 200, 300] * 4
-    first, second = (ortools(values_PN, costs_P, budget, seed=3) for _ in range(2))
-    assert (first == second).all()
-
-
 GRID = Budget(rollouts=16, floor=0, cap=8)
 FLAT = np.zeros((4, GRID.grid().size))
 DOMAINS = ["a", "a", "b", "b"]
-
-
-def test_suggested_constraints_hold():
-    certify(FLAT, None, replace(GRID, quotas={"a": (0, 16)}), domains_P=DOMAINS)
-    certify(FLAT, None, GRID, max_prompts=2)
-    larger = Budget(rollouts=19, floor=0, cap=8)
-    certify(FLAT, None, replace(larger, quotas={"a": (9, 16), "b": (10, 16)}), domains_P=DOMAINS)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -233,11 +208,6 @@ def test_bad_input(constraints, text):
 def test_both_solvers_refuse_infeasible_constraints(by, budget, constraints):
     with pytest.raises(BudgetError, match=r"no counts satisfy all constraints\. Loosen quotas"):
         certify(FLAT, **{"costs_P": None, **constraints}, budget=budget, domains_P=DOMAINS, by=by)
-
-
-def test_tokens_need_costs():
-    with pytest.raises(InputError, match="costs_P=None"):
-        certify(FLAT, None, Budget(rollouts=16, tokens=10.0, floor=0, cap=8))
 
 
 @pytest.mark.parametrize(
@@ -295,27 +265,6 @@ def test_the_bound_allows_for_the_rounding_of_every_value():
     assert solution.bound - 2.5 == pytest.approx(3 * 0.5e-9, rel=1e-3)
 
 
-def test_the_parameters_of_cp_sat(monkeypatch):
-    from ortools.sat.python import cp_model
-
-    passed = []
-
-    class Recording(cp_model.CpSolver):
-        def solve(self, model):
-            passed.append(self.parameters)
-            return super().solve(model)
-
-    monkeypatch.setattr(cp_model, "CpSolver", Recording)
-    values_PN = mixed_group(Point([0.5, 0.1, 0.2, 0.3]), GRID.grid())
-    certify(values_PN, None, GRID, by="ortools")
-    certify(values_PN, None, GRID, time_limit=1e6, seed=2**31 - 1, by="ortools")
-    assert [x.num_workers for x in passed] == [1, 1]
-    assert [x.random_seed for x in passed] == [0, 2**31 - 1]
-    assert [x.max_time_in_seconds for x in passed] == pytest.approx([10.0, 1e6], rel=0.2)  # less what the model took
-    assert all(x.max_time_in_seconds < limit for x, limit in zip(passed, (10.0, 1e6), strict=True))
-    assert [x.relative_gap_limit for x in passed] == [1e-9, 1e-9]
-
-
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -331,11 +280,6 @@ def test_the_parameters_of_cp_sat(monkeypatch):
 def test_a_bad_setting_is_named(given, text):
     with pytest.raises(InputError, match=text):
         certify(FLAT, None, GRID, **given)
-
-
-def test_no_prompt_may_be_all_that_tokens_allow():
-    budget = Budget(None, tokens=100.0, floor=0, cap=8)
-    assert ortools(FLAT + 1, [10.0] * 4, budget, max_prompts=0).tolist() == [0, 0, 0, 0]
 
 
 def test_the_options_of_highs_and_a_search_that_ends_early(monkeypatch):
