@@ -20,11 +20,9 @@ class Domains:
 
     Args:
         rows_D: The indices of each domain's prompts, in the order of the quotas.
-        low_D, high_D: Fewest and most rollouts of each domain, by its quota and its prompts,
-            rounded inwards to multiples of the quantum, shape (D,).
-        budget: The budget with the quotas.
+        low_D, high_D: Fewest and most rollouts of each domain, by its quota and its prompts, in
+            multiples of the quantum, shape (D,).
         cap: Most rollouts of a prompt.
-        domains_P: The domain of each prompt.
 
     >>> budget = Budget(rollouts=14, floor=0, cap=8, quotas={"code": (0, 6)})
     >>> domains = Domains.of(["math", "code", "code"], budget)

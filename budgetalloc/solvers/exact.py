@@ -54,21 +54,12 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """One count for each prompt, under linear constraints.
-
-    Args:
-        values_PN: Values of the counts.
-        limits: Weights of the counts, shape (P, N), with the least and the most of their sum.
-        tokens: Tokens of the counts, shape (P, N), and their limit, as integers; None without one.
-        start_P: The columns of known counts, which need not keep the limits.
-        time_limit: Seconds.
-        seed: CP-SAT's random seed.
-    """
+    """One count for each prompt, under linear constraints."""
 
     values_PN: FloatArray
-    limits: list[tuple[IntArray, int, int]]
-    tokens: tuple[IntArray, int] | None
-    start_P: IntArray
+    limits: list[tuple[IntArray, int, int]]  # weights of the counts (P, N): least and most sum
+    tokens: tuple[IntArray, int] | None  # of the counts (P, N), and their limit
+    start_P: IntArray  # columns that need not keep the limits, as a hint
     time_limit: float
     seed: int
 
@@ -103,9 +94,9 @@ def certify(
             together.
         domains_P: The domain of each prompt. Required for quotas.
         max_prompts: Most prompts that may get rollouts.
-        time_limit: Time limit of the search, in seconds.
-        seed: CP-SAT's random seed. CP-SAT uses one worker. Every rank and every run then finds the
-            same counts, unless the time limit ends the search. HiGHS is deterministic.
+        time_limit: Seconds of the search. Unless it ends the search, every rank and every run finds
+            the same counts.
+        seed: CP-SAT's random seed.
         by: "highs" is HiGHS of SciPy. It is usually faster, and resolves tokens to a millionth of
             their limit. "ortools" is CP-SAT of OR-Tools, which is exact: pip install
             'budgetalloc[ortools]'. "price" searches nothing: it is a price on tokens, for rollouts
@@ -204,13 +195,7 @@ def highs(
 def ortools(
     values_PN: ArrayLike, costs_P: ArrayLike | None, budget: Budget, **constraints: object
 ) -> IntArray:
-    """The counts of `certify` by CP-SAT, with the same arguments.
-
-    >>> from budgetalloc import Budget, Point, mixed_group
-    >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
-    >>> ortools(mixed_group(Point([0.5, 0.1]), budget.grid()), [100, 200], budget)
-    array([12,  4])
-    """
+    """The counts of `certify` by CP-SAT, with the same arguments."""
     return certify(values_PN, costs_P, budget, by="ortools", **constraints).counts_P  # type: ignore[arg-type]
 
 

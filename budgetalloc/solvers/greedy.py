@@ -30,16 +30,12 @@ def greedy(
     """Spends on the best gain per rollout (or per token) first, which is optimal for concave
     values.
 
-    With a budget in rollouts, the counts are optimal in two cases:
-
-    - The values of each prompt are concave on `budget.grid()`, and the steps of the grid are equal.
-      They are if the floor is above 0, or if the smallest group is one quantum.
-    - The problem is small, with P * N * rollouts up to 500,000. Dynamic programming then handles
-      values of any shape.
-
-    Otherwise, the total falls short of the optimum by less than one block. A block is one segment
-    of a prompt's concave hull, or its smallest group. With quotas, only the first case is exact.
-    With tokens, only the bound of one block holds. `highs` is exact for all problems.
+    With a budget in rollouts, the counts are optimal if the values of each prompt are concave on
+    `budget.grid()`, and the steps of the grid are equal (the floor is above 0, or the smallest
+    group is one quantum). They are also optimal, for values of any shape, if P * N * rollouts is at
+    most 500,000. Otherwise, also with tokens, the total falls short of the optimum by less than one
+    block: one segment of a prompt's concave hull, or its smallest group. With quotas, only the
+    first case is exact. `highs` is exact for all problems.
 
     A threshold on all gains replaces the usual heap (CoBA-RL, arXiv 2602.03048, sec. 2.4). Equal
     gains are spread over the prompts, in the order of the list.
@@ -51,9 +47,6 @@ def greedy(
             otherwise.
         budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold.
         domains_P: The domain of each prompt. Required for quotas.
-
-    Returns:
-        Counts, shape (P,).
 
     Raises:
         BudgetError: the budget cannot be spent.
@@ -86,11 +79,8 @@ def best_blocks(
     blocks: "Blocks", values_PN: FloatArray, counts_N: IntArray, budget: Budget
 ) -> tuple[IntArray, float | None]:
     """Spends the rollouts on the blocks of highest gain, and the rest where no whole block fits.
-
-    Returns:
-        The counts, and the gain of the first block that was not taken; None if nothing was left,
-        so that they are optimal.
-    """
+    Also returns the gain of the first block that was not taken, or None if nothing was left: the
+    counts are then optimal."""
     left = int(budget.rollouts or 0) - len(values_PN) * int(counts_N[0])
     order = blocks.best(left // budget.quantum)
     spent = np.cumsum(blocks.size(order))
@@ -180,9 +170,8 @@ def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) 
     """Totals by domain first, then the counts of each domain.
 
     Each domain gets its `low`. Then the steps of the largest gain are taken, up to `high`. This is
-    optimal for concave values (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4).
-    Otherwise the totals are optimal for the concave hulls, and the nearest totals that can be spent
-    are used.
+    optimal for concave values (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). For
+    others, it is optimal for the concave hulls, and the nearest totals that can be spent are used.
     """
     budget, total_D = domains.budget, np.zeros(len(domains.rows_D), dtype=np.int64)
     gains, open_sizes, owners = [], [], []
@@ -281,10 +270,10 @@ def _improve(
     of the first block that was not taken (the core of a knapsack: Pisinger, European Journal of
     Operational Research, 1995). Without a price, a large problem keeps its counts.
     """
-    sums_N = len(counts_N)  # that `best_counts` computes for each prompt and each rollout
 
     def fits(prompts: int, rollouts: int) -> bool:
-        return prompts * sums_N * (rollouts // _unit(counts_N) + 1) <= _MOST_WORK
+        sums = prompts * len(counts_N) * (rollouts // _unit(counts_N) + 1)
+        return sums <= _MOST_WORK
 
     at_K = np.arange(len(counts_P))
     if not fits(len(at_K), int(counts_P.sum())):
@@ -309,25 +298,19 @@ def _improve(
 
 
 def best_counts(values_PN: FloatArray, counts_N: IntArray, rollouts: int) -> IntArray:
-    """The counts with the largest total value that sum to `rollouts`. Values need not be concave or
-    rise.
+    """The counts with the largest total value that sum to `rollouts`, which must be possible.
+    Values need not be concave or rise.
 
     This is the recursion of the multiple-choice knapsack: the best value of the first prompts for
     every number of rollouts that they may spend (Kellerer, Pferschy and Pisinger, Knapsack
     Problems, 2004, sec. 11.5).
-
-    Args:
-        values_PN: Value of each count, finite, shape (P, N).
-        counts_N: The counts that a prompt may have, ascending, at least 0, shape (N,).
-        rollouts: A sum that can be spent. This is not checked.
 
     >>> best_counts(np.array([[0.0, 0.0, 3.0], [0.0, 2.0, 2.5]]), np.array([0, 2, 3]), 5)
     array([3, 2])
     """
     steps_N, total = counts_N // _unit(counts_N), rollouts // _unit(counts_N)
     most = int(steps_N[-1])
-    # best[most + s]: the largest value of the prompts so far that spend s units; -inf where they
-    # cannot.
+    # best[most + s]: the largest value with which the prompts so far spend s units
     best = np.full(most + total + 1, -np.inf)
     best[most] = 0.0
     from_SN = most + np.arange(total + 1)[:, None] - steps_N

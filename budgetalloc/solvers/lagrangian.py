@@ -32,20 +32,8 @@ def by_price(
     1980). The repair moves single rollouts from the first towards the second while the tokens last.
     The bound is that of the dual, for values of any shape.
 
-    Args:
-        values_PN, counts_N: The values, and the counts of their columns.
-        costs_P: The tokens of one rollout of each prompt.
-        budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold.
-        domains_P: The domain of each prompt, for quotas.
-
     Raises:
         BudgetError: the quotas cannot hold, or no price brings the rollouts within the tokens.
-
-    >>> from budgetalloc import Point, mixed_group
-    >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
-    >>> values, costs = mixed_group(Point([0.5, 0.1]), budget.grid()), np.array([100.0, 200.0])
-    >>> by_price(values, budget.grid(), costs, budget)[0]
-    array([12,  4])
     """
     limit, alone = float(budget.tokens or 0.0), replace(budget, tokens=None)
     tokens_PN = np.multiply.outer(costs_P, counts_N)

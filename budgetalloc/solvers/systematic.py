@@ -30,9 +30,6 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
         budget: Limits rollouts.
         rng: The generator. Each call draws one number.
 
-    Returns:
-        Counts, shape (P,).
-
     Raises:
         BudgetError: the budget cannot be spent. InputError: a weight is negative or not finite.
             UnsupportedError: the budget limits tokens, or has quotas.
@@ -75,11 +72,7 @@ def systematic_in_groups(
     groups. The second part is divided in the same way. The counts are those of `systematic` if
     `budget` has a floor, already has groups of that size, or cannot hold them.
 
-    Args:
-        weights_P: As for `systematic`.
-        least_P: The size of each prompt's smallest group, at least 1, with few distinct values,
-            shape (P,).
-        budget, rng: As for `systematic`.
+    `least_P` should have few distinct values, which are at least 1.
 
     >>> budget, least_P = Budget(rollouts=16, floor=0, min_group=1), np.array([4, 4, 4, 4, 1, 1])
     >>> systematic_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), least_P, budget, np.random.default_rng(0))
