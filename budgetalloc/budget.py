@@ -1,6 +1,5 @@
 """The budget of a training step, and the group sizes allowed."""
 
-import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,8 +77,7 @@ class Budget:
             below, quantum = self._whole(self.rollouts), self.quantum
             near = f"{below} or {below + quantum}" if below else f"{quantum}"
             raise _refused(
-                f"{self.rollouts} is not a multiple of {quantum}. Use rollouts={near}, or "
-                f"quantum={_divisor(self.rollouts, quantum)}.",
+                f"{self.rollouts} is not a multiple of {quantum}. Use rollouts={near}.",
                 rollouts=self.rollouts,
                 quantum=quantum,
             )
@@ -208,14 +206,6 @@ def _integer(value: Any, low: int) -> int | None:
     """The value as an int if it is one from `low` to `MOST`."""
     is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     return int(value) if is_integer and low <= value <= MOST else None
-
-
-def _divisor(total: int, most: int) -> int:
-    """The largest divisor of `total` that is at most `most`."""
-    small = np.arange(1, math.isqrt(total) + 1)
-    small = small[total % small == 0]
-    divisors = np.concatenate([small, total // small])
-    return int(divisors[divisors <= most].max())
 
 
 def _adds_up(total: int, low: int, high: int) -> bool:

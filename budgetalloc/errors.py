@@ -57,11 +57,7 @@ def printable(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """The `repr` of a value for an error text, truncated if it is long.
-
-    >>> shown([0.5] * 100)
-    '[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 ...'
-    """
+    """The `repr` of a value for an error text, truncated if it is long."""
     try:
         text = repr(value)
     except Exception:  # an int with more digits than Python prints, or a broken __repr__
@@ -126,17 +122,13 @@ class UnsupportedError(BudgetallocError, NotImplementedError):
 
 
 def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
-    """Imports an optional library. If it is missing, raises `UnsupportedError`, which says how to
-    install it.
+    """Imports an optional library, or raises `UnsupportedError`, which says how to install it.
 
     Args:
         library: The module, such as "ray" or "pyarrow.parquet".
         needed_for: What needs it.
         extra: The extra of budgetalloc that installs it.
         more: What to do instead, as the end of the text.
-
-    >>> imported("math", "counting", "logs").floor(1.5)
-    1
     """
     try:
         return importlib.import_module(library)
@@ -148,18 +140,13 @@ def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
 
 
 def installing(extra: str) -> str:
-    """How to install an extra of budgetalloc, from an index or in a clone.
-
-    >>> installing("ray")
-    "pip install 'budgetalloc[ray]', or in a clone of the repository pip install '.[ray]'"
-    """
+    """How to install an extra of budgetalloc, from an index or in a clone."""
     end = f"[{extra}]'"
     return f"pip install 'budgetalloc{end}, or in a clone of the repository pip install '.{end}"
 
 
 def nearest(word: object, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown word: a suggestion of the nearest known word, or a
-    full stop.
+    """The end of a sentence about an unknown word: the nearest known word, or a full stop.
 
     >>> nearest("knapsak", ["uniform", "knapsack"]), nearest("zzz", ["uniform", "knapsack"])
     (', did you mean knapsack?', '.')
@@ -228,15 +215,13 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_function(name: str, value: Any, what: str) -> None:
-    """Raises `InputError` unless the value is callable. `what` describes its arguments and
-    result."""
+    """Raises `InputError` unless the value is callable. `what` describes its arguments."""
     if not callable(value):
         raise InputError(name, f"give a function {what}.", value)
 
 
 def check_type(name: str, value: Any, kind: type | tuple[type, ...], what: str) -> None:
-    """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give
-    instead."""
+    """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give."""
     if not isinstance(value, kind):
         kind_of = type(value).__name__
         raise InputError(f"{name}={shown(value)}", f"is of type {kind_of}: give {what}.")

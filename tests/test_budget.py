@@ -66,7 +66,7 @@ def test_grid(budget, expected):
         ({"rollouts": True}, "rollouts=True"),
         ({"rollouts": 8, "floor": -1}, "floor=-1"),
         ({"rollouts": 8, "quantum": None}, "quantum=None"),
-        ({"rollouts": 100, "quantum": 8}, "100 is not a multiple of 8. Use rollouts=96 or 104, or quantum=5."),
+        ({"rollouts": 100, "quantum": 8}, "100 is not a multiple of 8. Use rollouts=96 or 104."),
         ({"rollouts": 8, "cap": 0}, "cap=0"),
         ({"rollouts": 8, "quantum": 0}, "quantum=0"),
         ({"rollouts": 8, "min_group": 0}, "min_group=0"),
