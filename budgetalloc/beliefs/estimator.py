@@ -192,9 +192,7 @@ class BetaEstimator(Estimator):
     ) -> None:
         is_pair = isinstance(prior, (tuple, list, np.ndarray)) and len(prior) == 2
         if not is_pair or not all(is_number(x) and x > 0 for x in prior):
-            raise InputError(
-                f"prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5)."
-            )
+            raise InputError("prior", "give two positive numbers, such as (0.5, 0.5).", prior)
         self.prior = (float(prior[0]), float(prior[1]))
         self.discount = check_number("discount", discount, 0, 1)
         self.idle = check_number("idle", idle, 0, 1, without=(0,))

@@ -162,7 +162,7 @@ class Table(Stateful):
                 like = np.broadcast_to(new, (len(ids), *new.shape))
                 columns[name] = _like(like, state[name], name, bool(np.isnan(new).any()))
                 if (columns[name] < self._lowest.get(name, 0)).any():
-                    raise InputError(f"{name}={columns[name].min():g} is too small")
+                    raise InputError(f"{name}={columns[name].min():g} is too small", argument=name)
         self.index, self._columns = Index(ids), columns
 
 
@@ -351,7 +351,7 @@ def arrays_in(
         sound = array.shape == shape and np.isfinite(known).all()
         if not sound or (key in whole and (abs(known) >= 2**53).any() | (known % 1 != 0).any()):
             kind = "whole" if key in whole else "finite"
-            raise InputError(f"{key} does not hold {kind} numbers of shape {shape}")
+            raise InputError(f"{key} does not hold {kind} numbers of shape {shape}", argument=key)
         arrays[key] = array
     return arrays
 

@@ -232,7 +232,7 @@ class TrackingEstimator(Estimator):
     def check_restored(self) -> None:
         super().check_restored()
         if (self._prompts["odds"] == 0).any():
-            raise InputError("odds=0")
+            raise InputError("odds=0", argument="odds")
         self._choose()
 
 
