@@ -362,9 +362,8 @@ def _excess(
     """What to divide by: the part of the ratio between the root mean square of advantages and
     GRPO's that lies outside 1 / 1.3 to 1.3.
 
-    Under the other scales it is that of each rollout's other prompts, and the gradient stays
-    unbiased. Scale "group" has one ratio for the step: a rare success would otherwise have a larger
-    factor than the failures.
+    It is that of each rollout's other prompts. Scale "group" has one ratio for the step: a rare
+    success would otherwise have a larger factor than the failures.
     """
     rollouts, compared, trained_R = own.rollouts, own.compared, times_R > 0
     total = np.sum if scale == "group" else own.of_others
