@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.interface import Estimator
@@ -217,10 +216,9 @@ def first_groups(
     array([4, 2, 1, 1])
     """
     left = max(idle ** (prompts / rollouts), 0.25)
-    groups_P = np.empty(len(mass_P), dtype=np.int64)
-    for block in blocks(len(mass_P)):
-        lacking_B = _ENOUGH - mass_P[block]
-        groups_P[block] = np.clip(np.rint(lacking_B / left), np.where(lacking_B > 0, least, 1), 4)
+    groups_P = np.ones(len(mass_P), dtype=np.int64)
+    vague = np.flatnonzero(mass_P < _ENOUGH)
+    groups_P[vague] = np.clip(np.rint((_ENOUGH - mass_P[vague]) / left), least, 4)
     return groups_P
 
 

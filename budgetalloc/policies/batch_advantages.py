@@ -330,7 +330,8 @@ def batch_advantages(
     own = by_beliefs(rollouts) if baseline == "posterior" else by_rule(rollouts)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R
     trained_R = ~np.isnan(expected_R)
-    weight_R = group_advantages(np.ones(rows), ids_R, np.zeros(rows), "none", weight)
+    groups = max(len(rollouts.counts_G), 1)
+    weight_R = np.ones(rows) if weight == "rollout" else rows / groups / rollouts.counts_R
     weight_R = np.where(trained_R, weight_R, 0.0)
     if own.rule_R is None:
         # the deviation, but for a factor
