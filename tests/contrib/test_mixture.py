@@ -58,6 +58,10 @@ def test_the_bound_holds_for_0_and_1_by_the_exact_binomial(fall, solved, probes,
     assert unseen > miss**6  # and it is not far from needed
 
 
+def test_a_fall_to_nothing_is_seen_at_once():
+    assert steps_to_see_fall(1.0, 1) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [

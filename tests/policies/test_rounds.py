@@ -221,3 +221,10 @@ def test_what_cannot_grow_is_refused():
         policies.growing(ba.uniform(), first=4, most=3)
     with pytest.raises(InputError, match=r"running=\['a'\]: uniform.* waits for all rollouts"):
         ba.uniform().begin(["a"], Budget(2)).request(running=["a"])
+
+
+def test_a_second_round_around_a_growing_policy_waits_for_all():
+    policy = sequential(GROWING["uniform"](seed=0))
+    assert not policy.needs.by_group
+    counts_NP, _ = play(policy, IDS, Budget(64, floor=0), dict.fromkeys(IDS, 0.4))
+    assert counts_NP.sum() == 64
