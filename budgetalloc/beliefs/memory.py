@@ -15,7 +15,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, mixed_groups
 from budgetalloc.beliefs.state import arrays_in, check_state, distinct_ids, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_function, check_integer
+from budgetalloc.errors import InputError, check_function, check_integer, shown
 
 __all__ = ["Learn", "Memory", "Rescale", "Visit"]
 
@@ -94,10 +94,12 @@ class Memory:
     ) -> None:
         for name, start in (("columns", columns), ("numbers", {} if numbers is None else numbers)):
             if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
-                raise InputError(name, "give a mapping from names to starting values.", start)
+                raise InputError(
+                    f"{name}={shown(start)}: give a mapping from names to starting values."
+                )
             if not all(isinstance(x, (int, float)) for x in start.values()):
                 raise InputError(
-                    name, "every starting value must be a number. NaN is allowed.", start
+                    f"{name}={shown(start)}: every starting value must be a number. NaN is allowed."
                 )
         check_function("learn", learn, "(memory, visit) that updates the memory")
         if rescale is not None:
@@ -143,11 +145,9 @@ class Memory:
         success_R = rewards_R if success_R is None else success_R
         if not len(ids_R) == len(rewards_R) == len(success_R):
             raise InputError(
-                "ids_R",
-                f"{len(ids_R)} ids, {len(rewards_R)} rewards and "
+                f"ids_R={shown(ids_R)}: {len(ids_R)} ids, {len(rewards_R)} rewards and "
                 f"{len(success_R)} successes. "
-                "Give one of each for every rollout.",
-                ids_R,
+                "Give one of each for every rollout."
             )
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
         self._seen.append(
@@ -251,6 +251,6 @@ class Memory:
             if missing := sorted(self._numbers.keys() - numbers.keys()):
                 raise InputError(f"it lacks the numbers {missing}")
             if (wrong := self._unexpected(columns, numbers)) is not None:
-                raise InputError(f"it holds {wrong}, which this policy never writes", argument="it")
+                raise InputError(f"it holds {wrong}, which this policy never writes")
         self.step, self.numbers, self.columns, self._seen = step, numbers, columns, seen
         self._index = Index(ids)
