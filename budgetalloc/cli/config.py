@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.contrib.pacing import pacing_plan
+from budgetalloc.contrib.pacing import pacing_plan, tuples
 from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError, nearest, shown
+from budgetalloc.methods.table import method_of
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.methods import method_of, tuples
 from budgetalloc.training.options import Options
 
 __all__ = ["BUDGET", "CALLBACK", "ESTIMATOR", "SECTIONS", "Config"]
@@ -215,7 +215,7 @@ def _policy(sections: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise InputError(
             f"{method.name} takes {code[0]} as a function, which a file cannot hold: build the "
             "policy in Python, "
-            f"budgetalloc.policies.{method.name}({code[0]}=...).",
+            f"budgetalloc.methods.{method.name}({code[0]}=...).",
             argument=code[0],
         )
     _check_keys("policy", options, defaults)

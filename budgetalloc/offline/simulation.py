@@ -18,8 +18,8 @@ from budgetalloc.errors import InputError, check_function, check_integer, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.rollouts import Rollouts
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.session import Session
 
 __all__ = ["simulate"]

@@ -19,12 +19,12 @@ from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.batch_advantages import sums_of
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import metrics_of
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part, Plan
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.single_thread import Exclusive
 from budgetalloc.training.success import Measure
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Budget, BudgetError, InputError, Needs, UnsupportedError, policies
+from budgetalloc import Budget, BudgetError, InputError, Needs, UnsupportedError
 from budgetalloc.contrib.quotas import Quotas, check_shares
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.solvers.domains import Domains
@@ -167,8 +167,8 @@ def test_what_cannot_be_kept_is_named_before_the_training(shares, bounds, text):
     ("policy", "candidates", "text"),
     [
         (ba.adaptive(), 1, "quotas with candidates=1: a batch may hold no prompt of 'math'"),
-        (policies.pods(), "all", "generates more rollouts than are trained on"),
-        (policies.reinforce_ada(), "all", "decides in rounds|generates more|spends rollouts only"),
+        (ba.methods.pods(), "all", "generates more rollouts than are trained on"),
+        (ba.methods.reinforce_ada(), "all", "decides in rounds|generates more|spends rollouts only"),
     ],
 )
 def test_policies_that_may_break_quotas_are_refused(policy, candidates, text):

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Budget, policies
+from budgetalloc import Budget
 from budgetalloc.errors import InputError
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.interface import Needs
@@ -59,7 +59,7 @@ def test_the_offer_holds_the_batch_and_as_many_others_as_asked_for():
 IDS = [f"p{k}" for k in range(2000)]
 
 
-@pytest.mark.parametrize("build", [ba.adaptive, ba.thompson, policies.vade])
+@pytest.mark.parametrize("build", [ba.adaptive, ba.thompson, ba.methods.vade])
 def test_a_budget_that_names_no_floor_leaves_it_to_the_policy(build):
     """`Budget`'s own floor of 2 made `adaptive()` uniform, and was refused with more prompts than rollouts."""
     for prompts in (32, 2000):

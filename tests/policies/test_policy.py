@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Budget, BudgetError, InputError, Policy, StateError, policies
+from budgetalloc import Budget, BudgetError, InputError, Policy, StateError
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.testing import same_state
@@ -20,8 +20,8 @@ POLICIES = {
     "knapsack of means": lambda **kw: ba.knapsack(belief="mean", value=ba.success_gain, **kw),
     "thompson": ba.thompson,
     "adaptive": ba.adaptive,
-    "vade": policies.vade,
-    "cures": policies.cures,
+    "vade": ba.methods.vade,
+    "cures": ba.methods.cures,
 }
 each_policy = pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES.keys())
 IDS = [*range(6), *map(str, range(6)), "a prompt"]
@@ -245,9 +245,9 @@ def pairs(view):
 @pytest.mark.parametrize(
     "policy",
     [
-        policies.dapo(),
-        policies.hora(),
-        policies.on_all_fail(ba.uniform(), lambda ids: None),
+        ba.methods.dapo(),
+        ba.methods.hora(),
+        ba.methods.on_all_fail(ba.uniform(), lambda ids: None),
         Policy("pairs", pairs, BetaEstimator()),
     ],
     ids=lambda policy: policy.name.split("(")[0],
@@ -263,12 +263,12 @@ def test_allocate_of_a_decision_in_rounds_raises_and_names_begin(policy):
 
 
 def test_allocate_adds_up_where_there_is_one_round_even_if_rounds_were_asked_for():
-    policy = policies.on_all_fail(ba.uniform(), lambda ids: None, share=0.01)  # too little for a round of its own
+    policy = ba.methods.on_all_fail(ba.uniform(), lambda ids: None, share=0.01)  # too little for a round of its own
     assert policy.allocate(range(8), Budget(32, floor=0)).sum() == 32
     assert not ba.uniform().begin(range(8), Budget(32)).in_rounds()
 
 
-@pytest.mark.parametrize("build", [ba.adaptive, policies.spo, policies.knapsack_rl])  # the last two have a memory
+@pytest.mark.parametrize("build", [ba.adaptive, ba.methods.spo, ba.methods.knapsack_rl])  # the last two have a memory
 def test_a_replaced_policy_learns_for_itself_and_its_name_tells_its_seed(build):
     policy = build(seed=0)
     policy.observe(["a"] * 4, [1, 0, 1, 1])

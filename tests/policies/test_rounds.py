@@ -18,7 +18,8 @@ from budgetalloc import (
     uniform,
 )
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.policies import on_all_fail, sequential
+from budgetalloc.methods import on_all_fail
+from budgetalloc.policies import sequential
 
 
 def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():

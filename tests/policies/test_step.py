@@ -61,7 +61,7 @@ def test_rollouts_come_once_and_the_rest_is_missing():
 
 
 def test_a_step_in_rounds_does_not_end_before_its_last_round():
-    policy = policies.ar3po()
+    policy = ba.methods.ar3po()
     step = policy.begin(NAMES, ba.Budget(rollouts=24))
     requested = 0
     while (counts_P := step.request()).any():
@@ -79,7 +79,7 @@ def test_a_step_in_rounds_does_not_end_before_its_last_round():
 
 
 def test_rounds_that_have_spent_the_budget_need_no_last_request():
-    policy = policies.on_all_fail(ba.uniform(), list, rollouts=2, share=0.5, fewest=1)
+    policy = ba.methods.on_all_fail(ba.uniform(), list, rollouts=2, share=0.5, fewest=1)
     step = policy.begin(["a"], ba.Budget(rollouts=4))
     requested = 0
     while requested < 4:

@@ -69,7 +69,7 @@ def test_a_stream_has_no_features():
 
 def test_features_replace_the_estimator_of_any_new_policy():
     features = features_of(PROMPTS, "text")
-    for policy in (ba.adaptive(seed=3), ba.knapsack(), ba.thompson(), ba.policies.vade()):
+    for policy in (ba.adaptive(seed=3), ba.knapsack(), ba.thompson(), ba.methods.vade()):
         new = policy.with_features(features)
         assert new.estimator.features is features
         assert new.seed == policy.seed
