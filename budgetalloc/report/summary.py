@@ -9,7 +9,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import BudgetallocError, InputError
-from budgetalloc.logs.constant_scores import constant_scores
+from budgetalloc.logs.completions import constant_scores
 from budgetalloc.logs.ledger import Ledger, read_log
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
