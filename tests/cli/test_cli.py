@@ -316,7 +316,7 @@ def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
     status, out, errors = said(capsys, "report", log, "--json", *words)
     answer = json.loads(out)
     assert (status, errors) == (0, f"Written: {page}\n")
-    assert (answer["version"], answer["kind"], answer["rollouts"]) == (2, "ledger", 12 * 64)
+    assert (answer["version"], answer["kind"], answer["rollouts"]) == (3, "ledger", 12 * 64)
     assert (answer["share_all_fail"], answer["share_all_pass"], answer["share_mixed"]) == (0.25, 0.25, 0.5)
     assert answer["wasted_tokens"] == 12 * 32 * 10
     assert [row["policy"] for row in answer["policies"]] == ["uniform", "knapsack"]

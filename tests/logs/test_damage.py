@@ -5,9 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 
-import numpy as np
 import pytest
 
 import budgetalloc as ba

@@ -11,13 +11,6 @@ import pytest
 
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger import read_log
-from budgetalloc.logs.table import (
-    _ID as ID,
-    _REWARD as REWARD,
-    _ROLLOUTS as ROLLOUTS,
-    _STEP as STEP,
-    _SUCCESSES as SUCCESSES,
-)
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("BUDGETALLOC_DATA", ROOT.parent / "shared" / "data"))
