@@ -30,7 +30,7 @@ from predict import DATA, LOG, SIZE, STEP, Floats, Ints, Log, log_likelihood, ra
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.methods.table import METHODS
 
 # Name: the policy, and whether only the batch's own prompts are on offer to it.
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], bool]] = {

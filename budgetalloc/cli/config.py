@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.contrib.pacing import pacing_plan, tuples
 from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError, nearest, shown
+from budgetalloc.methods.table import method_of
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.methods import method_of, tuples
-from budgetalloc.policies.pacing_policy import Paced, pacing_plan
 from budgetalloc.training.options import Options
 
 __all__ = ["BUDGET", "CALLBACK", "ESTIMATOR", "SECTIONS", "Config"]
@@ -125,8 +125,7 @@ class Config:
             key: self.callback.get(key) for key in ("baseline", "scale", "weight")
         }
         asked |= {key: getattr(self.bounds, key) for key in ("candidates", "min_group")}
-        policy = replace(policy, needs=replace(policy.needs, **asked))
-        return Paced(**vars(policy), plan=self.plan) if self.plan else policy
+        return replace(policy, needs=replace(policy.needs, **asked), plan=self.plan)
 
     def rival(self, name: str) -> "Config":
         """Another method with its own defaults, under the same budget and pacing."""
@@ -216,7 +215,7 @@ def _policy(sections: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise InputError(
             f"{method.name} takes {code[0]} as a function, which a file cannot hold: build the "
             "policy in Python, "
-            f"budgetalloc.policies.{method.name}({code[0]}=...).",
+            f"budgetalloc.methods.{method.name}({code[0]}=...).",
             argument=code[0],
         )
     _check_keys("policy", options, defaults)

@@ -224,6 +224,6 @@ def _json(to: argparse.ArgumentParser) -> None:
 
 def _names(**_: Any) -> list[str]:
     """The completions that argcomplete offers after --policy."""
-    from budgetalloc.policies.methods import METHODS
+    from budgetalloc.methods.table import METHODS
 
     return [method.name for method in METHODS]

@@ -10,10 +10,10 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger import Ledger
+from budgetalloc.methods.table import method_of
 from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.policies.methods import method_of
 
 __all__ = ["LIMITS", "POLICIES", "replay", "success_of", "unit_rewards"]
 

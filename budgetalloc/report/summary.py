@@ -14,9 +14,9 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import EQUAL, check_range
 from budgetalloc.errors import BudgetallocError, InputError, imported
 from budgetalloc.logs.ledger import Ledger, read_log
+from budgetalloc.methods.table import method_of
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
-from budgetalloc.policies.methods import method_of
 from budgetalloc.report.replays import LIMITS, POLICIES, replay, success_of, unit_rewards
 
 if TYPE_CHECKING:

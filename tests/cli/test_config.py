@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc.cli.config import ESTIMATOR, Config
 from budgetalloc.errors import BudgetError, InputError, UnsupportedError
-from budgetalloc.policies.methods import METHODS, method_of
+from budgetalloc.methods.table import METHODS, method_of
 
 ROOT = Path(__file__).parents[2]
 READABLE = [method.name for method in METHODS if method.name not in ("dump", "sec", "pac")]

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc.cli.config import BUDGET, CALLBACK, SECTIONS, Config
+from budgetalloc.contrib.pacing import PACING
 from budgetalloc.errors import BudgetallocError
-from budgetalloc.policies.methods import METHODS, method_of
-from budgetalloc.policies.pacing_policy import PACING
+from budgetalloc.methods.table import METHODS, method_of
 
 EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))]
 NAMES = [method.name for method in METHODS]

@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-from budgetalloc.policies.methods import METHODS, SECTIONS, published
+from budgetalloc.methods.table import METHODS, SECTIONS, published
 
 __all__ = ["run"]
 

@@ -13,7 +13,6 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.cli.testbed.curve import Recorder
 from budgetalloc.cli.testbed.heldout import answer_logits, evaluate, probability, sample
 from budgetalloc.cli.testbed.metrics import of_baselines, pass_at
@@ -199,7 +198,7 @@ def test_errors_name_the_argument() -> None:
 
 def test_max_rollouts_ends_a_run_whose_policy_generates_more_than_it_trains_on() -> None:
     def attach(trainer: Any) -> None:
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, policies.dapo(group=4, generate=3)))
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.methods.dapo(group=4, generate=3)))
 
     run = train(attach, max_rollouts=150, eval_every=1, eval_samples=1, **SMALL | {"steps": 6})
     rollouts = [point.rollouts for point in run.curve]

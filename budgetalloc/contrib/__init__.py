@@ -1,0 +1,1 @@
+"""What is useful and tested, and promises less than the core, which imports nothing of it."""
