@@ -34,7 +34,7 @@ def logged(mix: str, group: int | None, steps: int = 150) -> dict[str, Any]:
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     rows = read(HERE / "results.jsonl")
-    name = best_uniform(rows, mix, {row["policy"] for row in rows}) if group is None else f"uniform{group}"
+    name = best_uniform(rows, mix) if group is None else f"uniform{group}"
     name = "uniform" if name == "uniform8" else name
     with tempfile.TemporaryDirectory() as folder:
         ledger = Path(folder) / "ledger.jsonl"
