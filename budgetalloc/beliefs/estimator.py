@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.cold_start import KEPT, with_first_visit_prior
-from budgetalloc.beliefs.graded_success import rescaled, spread
+from budgetalloc.beliefs.graded_success import spread
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.interface import Estimator, summed
 from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
@@ -197,32 +197,6 @@ class BetaEstimator(Estimator):
             )
             self.first_visits, self._seen_before = (successes, successes + failures), len(self)
         self.step += 1
-
-    def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift. Call it between
-        steps.
-
-        A learned range of rewards needs this when it changes. The result is exact if all new
-        successes lie in [0, 1]. Successes outside are clipped (`graded_success.rescaled`). The
-        prior stays.
-
-        Args:
-            scale: Positive: (old high - old low) / (new high - new low).
-            shift: (old low - new low) / (new high - new low).
-
-        >>> estimator = BetaEstimator()
-        >>> estimator.observe(["a"] * 4, [1, 1, 1, 0]); estimator.tick()
-        >>> estimator.rescale(0.5, 0.25)  # as if 0.75, 0.75, 0.75 and 0.25 had been observed
-        >>> estimator.belief(["a"]).alpha_P
-        array([3.])
-        """
-        evidence = rescaled(self._successes_P, self._failures_P, self._graded_P, scale, shift)
-        self._successes_P, self._failures_P, self._graded_P = evidence
-        trials = self.first_visits[1]
-        self.first_visits = (
-            min(max(scale * self.first_visits[0] + shift * trials, 0.0), trials),
-            trials,
-        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, without settings. `load_state_dict` restores it to the bit."""

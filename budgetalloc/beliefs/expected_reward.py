@@ -1,6 +1,6 @@
 """The expected reward of a rollout, in the trainer's units, from its expected success."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -73,16 +73,6 @@ class Sums:
     def faded(self) -> "Sums":
         """The sums, discounted by one step."""
         return Sums(*(_KEPT * x for x in vars(self).values()))
-
-    def rescaled(self, scale: float, shift: float) -> "Sums":
-        """The sums after replacing s by scale * s + shift."""
-        return replace(
-            self,
-            s=scale * self.s + shift * self.n,
-            ss=scale**2 * self.ss + 2 * scale * shift * self.s + shift**2 * self.n,
-            sr=scale * self.sr + shift * self.r,
-            within=scale**2 * self.within,
-        )
 
     @property
     def mean_success(self) -> float:

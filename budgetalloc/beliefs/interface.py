@@ -100,10 +100,6 @@ class Estimator(ABC):
         """Ends the current step."""
 
     @abstractmethod
-    def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift. Call it between
-        steps."""
-
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Everything learned, without settings. `load_state_dict` restores it to the bit."""

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.features import Features
-from budgetalloc.beliefs.graded_success import rescaled, spread
+from budgetalloc.beliefs.graded_success import spread
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.interface import Estimator, summed
 from budgetalloc.beliefs.pool import Index, with_room
 from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
-from budgetalloc.beliefs.regression import RAREST, fitted, left_out_means, odds_at
+from budgetalloc.beliefs.regression import fitted, left_out_means, odds_at
 from budgetalloc.beliefs.state import arrays_in, check_state, distinct_ids, reading
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, StateError, check_type, shown
@@ -245,27 +245,6 @@ class TrackingEstimator(Estimator):
         noise_K = np.full(len(self._weights_K), _WEIGHT_NOISE)
         noise_K[0] = _LEVEL_NOISE
         self._covariance_KK = self._covariance_KK + np.diag(noise_K)
-        self._choose()
-
-    def rescale(self, scale: float, shift: float) -> None:
-        """Rescales all evidence as if each success u had been scale u + shift. Arguments as in
-        `BetaEstimator`.
-
-        The weights of features stay. The level is moved to the rescaled mean of a prompt with mean
-        features.
-        """
-
-        def moved(odds: FloatArray) -> FloatArray:
-            mean = np.clip(scale * odds / (1 + odds) + shift, RAREST, 1 - RAREST)
-            return mean / (1 - mean)
-
-        self._evidence_Q = [
-            np.column_stack(rescaled(s_P, f_P, d_P, scale, shift))
-            for s_P, f_P, d_P in (x.T for x in self._evidence_Q)
-        ]
-        self._odds_P = moved(self._odds_P)
-        level = float(np.log(moved(odds_at(self._weights_K[:1])))[0])
-        self._weights_K = np.append(level, self._weights_K[1:])
         self._choose()
 
     def state_dict(self) -> dict[str, Any]:

@@ -105,9 +105,9 @@ def simulate(
     }
     names = ["reward"] if reward is None else ["reward", "success"]
     given |= {"reward_range": (0.0, 1.0)} if reward is None else {"success": "success"}
-    options = Options.resolve(policy.needs, "group", given)
-    shares: dict[str, Any] = {"domain": domain, "quotas": quotas, "mixture": mixture}
-    session = Session(policy, names, resolved=options, quiet=True, **shares)
+    given |= {"domain": domain, "quotas": quotas, "mixture": mixture}
+    session = Session(policy, names, quiet=True, trainer_scale="group", **given)
+    options = session.options
     if domain is not None and (set(domain) != set(world.ids) or isinstance(budget, Budget)):
         raise InputError(
             f"domain={shown(domain)} with budget={budget!r}: give the domain of each of the "
@@ -126,7 +126,7 @@ def simulate(
     pool, loader = Pool(world.ids), _loader(world.ids, prompts, policy.seed)
     rollouts = 0
     for at in range(1, steps + 1):
-        if session.quotas is not None:
+        if domain is not None:
             session.begin(next(loader), rows, max(1, rows // prompts))
         else:
             ids_P = options.bounds.offer(next(loader), pool, policy.seed, at)

@@ -244,13 +244,6 @@ class Policy:
             self.estimator.observe(ids_R, success_R)
         self.estimator.tick()
 
-    def rescale(self, scale: float, shift: float) -> None:
-        """Changes beliefs and memory as if each success u had been scale * u + shift
-        (`BetaEstimator.rescale`)."""
-        self.estimator.rescale(scale, shift)
-        if self.memory is not None:
-            self.memory.rescale(scale, shift)
-
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         """The current belief about these prompts, one entry per id; ids may repeat."""
         return self.estimator.belief(ids_P)

@@ -159,7 +159,7 @@ class Quotas:
         return list(self.domain_of.values())
 
     @cached_property
-    def _arms(self) -> list[Hashable]:
+    def arms(self) -> list[Hashable]:
         return list(self.shares) if self.mixture is None else self.mixture.domains
 
     @cached_property
@@ -214,8 +214,8 @@ class Quotas:
         """The rollouts of each domain that are nearest to its learned share, and can be spent
         within the quotas."""
         rollouts = int(budget.rollouts or 0)
-        offered = np.bincount(self.places_of(ids_P), minlength=len(self._arms) + 1).tolist()
-        there = [domain for domain, prompts in zip(self._arms, offered, strict=False) if prompts]
+        offered = np.bincount(self.places_of(ids_P), minlength=len(self.arms) + 1).tolist()
+        there = [domain for domain, prompts in zip(self.arms, offered, strict=False) if prompts]
         share, named = mixture.shares(), 1 - offered[-1] / len(ids_P)
         quotas = dict.fromkeys(there, (0, rollouts)) | dict(budget.quotas or {})
         scale = named * rollouts / max(sum(share[domain] for domain in there), 1e-12)
@@ -261,7 +261,7 @@ class Quotas:
     def places(self, domains: Iterable[Hashable]) -> IntArray:
         """The index of each domain among those with a quota or a learned share; their number for
         any other."""
-        place = {domain: at for at, domain in enumerate(self._arms)}
+        place = {domain: at for at, domain in enumerate(self.arms)}
         return np.array([place.get(domain, len(place)) for domain in domains], dtype=np.int64)
 
     def places_of(self, ids_P: Sequence[Id]) -> IntArray:
@@ -308,7 +308,7 @@ class Quotas:
             UnsupportedError: `candidates` is 1, or the policy decides in rounds or generates more
                 rollouts than it trains on. BudgetError: no counts keep the quotas.
         """
-        first, asked = self._arms[0], "quotas" if self.mixture is None else "mixture"
+        first, asked = self.arms[0], "quotas" if self.mixture is None else "mixture"
         if bounds.candidates == 1:
             raise UnsupportedError(
                 f"{asked} with candidates=1: a batch may hold no prompt of {first!r}. Use "
@@ -326,7 +326,7 @@ class Quotas:
         if bounds.candidates != "all":  # the hardest batches: those of a single domain
             inside: dict[Hashable, list[Id]] = {}
             for name, domain in self.domain_of.items():
-                inside.setdefault(domain if domain in self._arms else None, []).append(name)
+                inside.setdefault(domain if domain in self.arms else None, []).append(name)
             batches = [ids[:size] for ids in inside.values()]
         for batch_P in batches:
             if self.begin(policy, bounds, batch_P, rollouts, group).in_rounds():
@@ -343,4 +343,4 @@ class Quotas:
         {'share/code': 0.3333333333333333}
         """
         rollouts = Counter(map(self.domain_of.get, ids_R))
-        return {f"share/{domain}": rollouts[domain] / max(len(ids_R), 1) for domain in self._arms}
+        return {f"share/{domain}": rollouts[domain] / max(len(ids_R), 1) for domain in self.arms}

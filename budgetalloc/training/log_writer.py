@@ -14,18 +14,9 @@ from budgetalloc.logs.prompt_texts import TextsWriter
 from budgetalloc.logs.records import first
 from budgetalloc.policies.rollouts import Rollouts
 
-__all__ = ["LogWriter", "append", "known_texts"]
+__all__ = ["LogWriter", "append"]
 
 logger = logging.getLogger(__name__)
-
-
-def known_texts(texts: Mapping[Id, str], ids: Sequence[Id]) -> dict[Id, str]:
-    """The texts of these prompts, where they are known.
-
-    >>> known_texts({"a": "1 + 1 ="}, ["a", "b"])
-    {'a': '1 + 1 ='}
-    """
-    return {name: texts[name] for name in ids if name in texts}
 
 
 class LogWriter:

@@ -6,33 +6,54 @@ rollout) is omitted.
 
 import numpy as np
 
-from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds, rollouts_by_kind
+from budgetalloc.beliefs.group_kinds import KINDS, group_kinds
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, extremes, unequal
+from budgetalloc.beliefs.rewards import EQUAL, extremes, mixed_groups, unequal
 from budgetalloc.policies.posterior_baseline import by_beliefs
-from budgetalloc.policies.quotas import Quotas
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.training.success_measure import Measure
+from budgetalloc.training.success import Measure
 from budgetalloc.values import mixed_group
 
 __all__ = [
+    "MAIN",
     "by_kind",
-    "describe",
     "explained",
     "lean",
+    "metrics_of",
     "of_advantages",
     "of_lost",
     "share_without_spread",
 ]
 
 
-def describe(
+MAIN = frozenset(
+    {
+        "prompts",
+        "success",
+        "brier",
+        "brier_pool_mean",
+        "explained",
+        "frac_mixed",
+        "pool_met",
+        "lost",
+        "advantage/frac_nonzero",
+        "advantage/rms",
+        "advantage/lean",
+    }
+)
+"""The metrics of `Options(metrics="main")`, beside `fallback`, `seconds` and those of parts;
+`lost` only if there are such rollouts."""
+
+
+def metrics_of(
     batch: Rollouts,
     measure: Measure,
-    *,
-    hints: bool = False,
+    advantages_R: FloatArray,
+    lost_R: Beta,
     pool_met: float | None = None,
-    quotas: Quotas | None = None,
+    *,
+    every: bool = True,
+    hints: bool = False,
 ) -> dict[str, float]:
     """The metrics of a step. Rollouts with a hint are left out, because beliefs predict success
     without hints.
@@ -40,32 +61,40 @@ def describe(
     Args:
         batch: The step.
         measure: Mapped its rewards to success.
-        hints: Whether to report the number of rollouts with a hint.
+        advantages_R: The advantages that are trained on.
+        lost_R: The belief about the prompt of each rollout that was requested and never came.
         pool_met: Share of the dataset's prompts seen before the step, if known.
-        quotas: Shares of the rollouts by domain, if there are any.
+        every: Whether to return all, or those of `MAIN`.
+        hints: Whether to count rollouts with a hint.
     """
     rows = np.flatnonzero(~batch.hinted_R & ~np.isnan(batch.success_R))
     success_R, belief_R = batch.success_R[rows], batch.belief_R.take(rows)
     metrics = {"prompts": float(len(batch.counts_G))}
     if rows.size:
-        metrics |= _of_groups(batch)
+        metrics |= _of_groups(batch, every)
         metrics["success"] = float(np.mean(success_R))
         metrics["brier"] = float(np.mean((belief_R.mean - success_R) ** 2))
         metrics["brier_pool_mean"] = float(np.mean((batch.earlier.mean_success - success_R) ** 2))
         predicted_R = by_beliefs(batch).line.at(batch.belief_R.mean)[rows]
         metrics |= explained(batch.rewards_R[rows], predicted_R)
+    if pool_met is not None:
+        metrics["pool_met"] = min(1.0, pool_met)
+    metrics |= of_advantages(advantages_R)
+    if lost_R.mean.size or every:
+        metrics |= of_lost(lost_R, batch.belief_R)
+    if not every:
+        return {name: value for name, value in metrics.items() if name in MAIN}
+    if rows.size:
         metrics |= by_kind(success_R, belief_R, batch.prior.take(rows))
     metrics["rewards_clipped"] = float(measure.count_clipped(batch.rewards_R, batch.scores_RF))
     low, high = extremes(batch.rewards_R, np.zeros(len(batch), dtype=np.int64), 1)
     metrics["all_equal"] = float(not unequal(low, high)[0])
-    if pool_met is not None:
-        metrics["pool_met"] = pool_met
-    if quotas is not None:
-        metrics |= quotas.described(batch.ids_R)
-    return metrics | {"hinted": float(np.sum(batch.hinted_R))} if hints else metrics
+    if hints:
+        metrics["hinted"] = float(np.sum(batch.hinted_R))
+    return metrics
 
 
-def _of_groups(batch: Rollouts) -> dict[str, float]:
+def _of_groups(batch: Rollouts, every: bool) -> dict[str, float]:
     """Shares of the rollouts by the kind of their group, and group sizes if any group has two
     rollouts or more."""
     unhinted = ~batch.hinted_R
@@ -79,6 +108,8 @@ def _of_groups(batch: Rollouts) -> dict[str, float]:
         f"frac_{kind}": float(scored_G[kind_G == at].sum() / scored)
         for at, kind in enumerate(KINDS)
     }
+    if not every:
+        return metrics
     counts_N = np.flatnonzero(np.bincount(scored_G))
     chance_GN = mixed_group(batch.belief_R.take(batch.first_G), counts_N)
     chance_G = chance_GN[np.arange(len(scored_G)), np.searchsorted(counts_N, scored_G)]
@@ -174,8 +205,10 @@ def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
 def share_without_spread(batch: Rollouts) -> float:
     """Share of rollouts in groups of two or more with equal rewards: TRL's `frac_reward_zero_std`,
     by real groups."""
-    by_kind = rollouts_by_kind(batch.rewards_R, batch.success_R, batch.group_R, len(batch.counts_G))
-    return sum(by_kind[kind] for kind in WITHOUT_GRADIENT) / max(sum(by_kind.values()), 1)
+    groups, scored_R = len(batch.counts_G), ~np.isnan(batch.rewards_R)
+    n_G = np.bincount(batch.group_R[scored_R], minlength=groups)
+    equal_G = (n_G > 1) & ~mixed_groups(batch.rewards_R, batch.group_R, groups)
+    return float(n_G[equal_G].sum() / max(n_G.sum(), 1))
 
 
 def lean(advantages_R: FloatArray) -> float:

@@ -1,9 +1,10 @@
-"""How a policy is attached to a trainer: the user's settings and the policy's needs, resolved and
-checked."""
+"""The options of a policy in a run: all of them, once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Literal, get_args
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
@@ -12,98 +13,116 @@ from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.mixture import Mixture, check_mixture
-from budgetalloc.policies.quotas import Quotas, Shares, check_domain_and_shares
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.training.costs import Cost, Costs, check_cost, check_cost_per_step
-from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.parts import Part
 from budgetalloc.training.rails import Rails
-from budgetalloc.training.scoring import Scoring
-from budgetalloc.training.success import Success
+from budgetalloc.training.success import Scoring, Success
 
-__all__ = ["PLAIN", "Options", "check_plain", "other_scale"]
+__all__ = ["Options", "other_scale"]
 
 _DEFAULT_SCALE = "group"  # of TRL and verl
-_SIZES = ("candidates", "floor", "cap", "min_group", "quantum")
-PLAIN = (
-    *_SIZES,
-    "baseline",
-    "scale",
-    "weight",
-    "success",
-    "reward_range",
-    "fallback",
-    "cost",
-    "cost_per_step",
+_OF_TRL = ("hint", "buffer")  # options that other trainers cannot serve
+_PARTS = (  # options that stand for a part
+    (("domain", "quotas", "mixture"), "budgetalloc.contrib.domains", "Domains"),
+    (("cost", "cost_per_step"), "budgetalloc.contrib.costs", "Costs"),
+    (("shadow",), "budgetalloc.contrib.shadow", "Shadow"),
 )
-"""The arguments that every training loop can serve, except `cost="seconds"`."""
-
-
-def check_plain(given: Mapping[str, Any]) -> None:
-    """Raises `InputError` unless a training loop without an adapter can serve these arguments.
-
-    >>> check_plain({"cost": "seconds"})
-    Traceback (most recent call last):
-    budgetalloc.errors.InputError: Session(cost='seconds'): only the adapters for TRL measure the seconds of a step.
-    Report the seconds of each rollout: cost={"seconds": 1} and observe(..., costs_R={"seconds": ...}).
-    """
-    for name in given:
-        if name not in PLAIN:
-            use = (
-                "ba.adaptive(features=...)" if name == "features" else f"one of {', '.join(PLAIN)}"
-            )
-            raise InputError(f"Session({name}=) is unknown{nearest(name, PLAIN)} Use {use}.")
-    if isinstance(given.get("cost"), str) and given["cost"] == "seconds":
-        raise InputError(
-            "Session(cost='seconds'): only the adapters for TRL measure the seconds of a step. "
-            "Report the seconds of "
-            'each rollout: cost={"seconds": 1} and observe(..., costs_R={"seconds": ...}).'
-        )
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a policy is attached to a trainer: the arguments of `AdaptiveGRPOCallback`, resolved.
+    """Options of `AdaptiveGRPOCallback`, `AdaptiveRolloutWorker`, `Session`, verl's node
+    `budgetalloc` and YAML files, by name. None stands for the default.
 
     Args:
-        bounds: The candidates and the sizes of their groups.
-        baseline: None if the trainer's own advantages are kept.
-        scale, weight: As in `budgetalloc.group_advantages`.
-        success: The user's rule that computes success from rewards.
-        reward_range: Lowest and highest total reward; None learns them.
-        keep_batch: Whether the rows of the trainer's batch stay as they are.
-        generate: Rollouts that a step may generate per rollout that it trains on.
-        hint: From a dataset row to the row with a hint, or None.
-        buffer: Stored responses of earlier steps, of a type that the trainer's adapter supports, or
-            None.
-        domain: The dataset column of the domains, or None.
-        quotas: The lowest and highest share of the rollouts of each domain, or None.
-        mixture: How shares are learned within the quotas, or None.
-        cost: What rollouts cost, or None if all cost the same.
-        cost_per_step: What a step may cost on average, or None.
-        fallback: Whether groups are uniform while beliefs or advantages are out of bounds
-            (`rails`).
+        candidates: Prompts to choose among. 1: those of the batch. k: k times as many, the others
+            drawn from the train dataset. "all": the whole train dataset. Default: the policy's
+            needs.
+        floor: Fewest rollouts of a prompt; by default, 2 with `candidates=1` and 0 otherwise.
+        cap: Most rollouts of a prompt; by default, 8 times the trainer's group size (more if there
+            are too few prompts).
+        min_group: Smallest group that is not empty. Default: the policy's needs.
+        quantum: Counts are multiples of it; by default 1.
+        baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs,
+            but `scale` is the trainer's own if that is not "group", its default: with TRL's
+            `scale_rewards="none"`, as in Dr. GRPO (arXiv 2503.20783), differences are not divided
+            by a deviation under any policy. A batch whose rows are unchanged keeps the trainer's
+            advantages, unless one of the three is given and differs from the trainer's.
+        success: The success of a rollout, from which the beliefs learn. A str or an int: the name
+            of a reward function, or its index. A float: a threshold on the total reward. Or a
+            function of the rewards by function name, shape (R,) each, that returns success in
+            [0, 1], shape (R,). Default: the reward itself if there is one function; of several,
+            the one of the largest weight that has given both 0 and 1, chosen once and logged
+            (until then, for at most ten steps, groups are uniform; then it is the total reward).
+            Where that function returns None, success is the total reward, mapped to [0, 1].
+            Advantages always use the total reward.
+        reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs if success
+            is the total. Rewards outside are clipped for the beliefs and counted. By default the
+            range is learned from the first 1,000 rollouts. Policies that decide nothing, such as
+            `uniform()`, ignore it.
+        fallback: Whether groups become uniform while the beliefs are worse than one rate for all
+            prompts (`Rails`). The policy continues to learn, and decides again afterwards. False
+            only warns. By default True.
+        metrics: "main", the default, for those that tell whether it works; or "all".
+        hint: With TRL, for `methods.on_all_fail`: a function from a dataset row to the row with a
+            hint in its prompt. Rollouts with a hint belong to their prompt's group, are trained on
+            with the hint, and are logged as "ID (hinted)".
+        buffer: With TRL, a store of `budgetalloc.contrib.stored_responses`, whose responses of
+            earlier optimizer steps replace rows without signal.
+        domain: The dataset column that names the domain of a prompt, or in a loop of your own a
+            mapping from ids to domains; for `quotas` and `mixture`.
+        quotas: Lowest and highest share of the generated rollouts of each domain, such as
+            {"math": (0.3, 0.5)}, kept at every step; prompts of other domains, or of none, are not
+            limited. `contrib.domains.Domains` is the part that keeps them.
+        mixture: Divides each step's rollouts between the domains, within `quotas`, by what a
+            rollout there is expected to teach: "learn", "adept", or a `contrib.mixture.Mixture`.
+        cost: "tokens", "seconds" (with TRL), prices of what rollouts report, such as {"tokens": 1,
+            "turns": 50, "tool_seconds": 200}, or a function of the tokens of prompts and of their
+            expected answers (`contrib.prices.Price`). Rollouts go where a token buys most
+            (`contrib.costs.Costs`). Default: all rollouts cost the same.
+        cost_per_step: What a step may cost on average, in the unit of `cost`, which must not be
+            "seconds". The number of rollouts stays; a price moves them to cheaper prompts.
+        shadow: Another policy that watches the run and changes nothing of it
+            (`contrib.shadow.Shadow`).
+
+    Raises:
+        InputError: a value out of range, or two that contradict each other.
     """
 
-    bounds: Bounds
-    baseline: Baseline | None
-    scale: Scale
-    weight: Weight
-    success: Success
-    reward_range: tuple[float, float] | None
-    keep_batch: bool
-    generate: int
-    hint: Callable[[dict[str, Any]], dict[str, Any]] | None
-    buffer: Any
-    domain: str | None
-    quotas: Shares | None
-    mixture: Mixture | None
-    cost: Cost
-    cost_per_step: float | None
-    fallback: bool
+    candidates: int | Literal["all"] | None = None
+    floor: int | None = None
+    cap: int | None = None
+    min_group: int | None = None
+    quantum: int | None = None
+    baseline: Baseline | None = None
+    scale: Scale | None = None
+    weight: Weight | None = None
+    success: Success = None
+    reward_range: tuple[float, float] | None = None
+    fallback: bool | None = None
+    metrics: Literal["main", "all"] | None = None
+    hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    buffer: Any = None
+    domain: Any = None
+    quotas: Any = None
+    mixture: Any = None
+    cost: Any = None
+    cost_per_step: float | None = None
+    shadow: Any = None
+    needs: Needs = field(default_factory=Needs, repr=False)
+    trainer_scale: str = field(default=_DEFAULT_SCALE, repr=False)
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def resolve(cls, needs: Needs, trainer_scale: Any, given: dict[str, Any]) -> "Options":
+    def names(cls, *, trl: bool = True) -> tuple[str, ...]:
+        """The names of the options, with or without those that only TRL can serve."""
+        own = ("needs", "trainer_scale", "asked", *(() if trl else _OF_TRL))
+        return tuple(each.name for each in fields(cls) if each.name not in own)
+
+    @classmethod
+    def resolve(
+        cls, needs: Needs, trainer_scale: Any, given: Mapping[str, Any], *, trl: bool = True
+    ) -> "Options":
         """The given options, with the policy's needs as defaults.
 
         Args:
@@ -111,72 +130,93 @@ class Options:
             trainer_scale: The trainer's own scale of advantages. "group" is the default of
                 trainers, so the policy's scale replaces it. Any other scale was chosen by the user
                 and holds, unless `given` has one.
-            given: Arguments of `AdaptiveGRPOCallback` by name; None counts as left out.
+            given: Options by name; None counts as left out.
+            trl: Whether the trainer is TRL's.
 
         Raises:
-            InputError: a value out of range.
+            InputError: an unknown name, or a value out of range.
+
+        >>> Options.resolve(Needs(), "group", {"flor": 2})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        budgetalloc.errors.InputError: flor= is no option, did you mean floor? Use one of ...
         """
+        names = cls.names(trl=trl)
+        for name in given:
+            if name not in names:
+                use = f"one of {', '.join(names)}"
+                raise InputError(
+                    f"{name}= is no option{nearest(name, names)} Use {use}.", argument=name
+                )
         given = {name: value for name, value in given.items() if value is not None}
-        bounds = Bounds.resolve(needs, **{name: given[name] for name in _SIZES if name in given})
-        keep_batch = needs.keep_batch and bounds.candidates == 1
+        asked = cls(**given)
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
-            if name in given:
-                check_choice(name, given[name], get_args(allowed))
+            if (value := getattr(asked, name)) is not None:
+                check_choice(name, value, get_args(allowed))
+        check_success(asked.success)
         chosen = trainer_scale if trainer_scale != _DEFAULT_SCALE else needs.scale or trainer_scale
-        scale, weight = given.get("scale", chosen), given.get("weight", needs.weight)
-        # A buffer selects rows without signal, for which TRL's float32 advantages may not be
-        # exactly 0.
-        keep_advantages = (
-            keep_batch and "buffer" not in given and (scale, weight) == (trainer_scale, "rollout")
-        )
-        mixture = check_mixture(given.get("mixture"))
-        options = cls(
-            bounds=bounds,
-            baseline=given.get(
-                "baseline", needs.baseline or (None if keep_advantages else "group")
-            ),
-            scale=scale,
-            weight=weight,
-            success=given.get("success"),
-            reward_range=check_range(given["reward_range"]) if "reward_range" in given else None,
-            keep_batch=keep_batch,
-            generate=needs.generate,
-            hint=given.get("hint"),
-            buffer=given.get("buffer"),
-            domain=given.get("domain"),
-            quotas=check_domain_and_shares(given.get("domain"), given.get("quotas"), mixture),
-            mixture=mixture,
-            cost=given.get("cost"),
-            cost_per_step=check_cost_per_step(given.get("cost_per_step"), given.get("cost")),
-            fallback=check_flag("fallback", given.get("fallback", True)),
+        options = replace(
+            asked,
+            asked=given,
+            needs=needs,
+            trainer_scale=trainer_scale,
+            quantum=1 if asked.quantum is None else asked.quantum,
+            scale=asked.scale or chosen,
+            weight=asked.weight or needs.weight,
+            reward_range=None if asked.reward_range is None else check_range(asked.reward_range),
+            fallback=check_flag("fallback", True if asked.fallback is None else asked.fallback),
+            metrics=asked.metrics or "main",
         )
         check_choice("scale", options.scale, get_args(Scale))
-        check_success(options.success)
-        check_cost(options.cost)
-        if options.buffer is not None and options.scale == "whiten_tokens":
-            raise InputError(
-                "buffer= with scale='whiten_tokens': the tokens of stored responses are not "
-                "counted. Use 'whiten'."
-            )
-        if options.baseline == "policy" and needs.baseline != "policy":
-            raise InputError(
-                "baseline='policy': this policy has no rule of its own. Use 'posterior', or "
-                "'group'."
-            )
-        if options.hint is not None and options.baseline in ("posterior", "policy"):
-            raise InputError(
-                f"hint= with baseline={options.baseline!r}: a belief is about the prompt without a "
-                "hint. Use "
-                "baseline='loo'."
-            )
+        check_choice("metrics", options.metrics, ("main", "all"))
+        # A buffer selects rows without signal, for which TRL's float32 advantages may not be
+        # exactly 0.
+        unchanged = (options.scale, options.weight) == (trainer_scale, "rollout")
+        kept = options.keep_batch and options.buffer is None and unchanged
+        if options.baseline is None:
+            options = replace(options, baseline=needs.baseline or (None if kept else "group"))
+        options._check()
         return options
 
-    @classmethod
-    def of_loop(cls, needs: Needs, trainer_scale: str, given: Mapping[str, Any]) -> "Options":
-        """The options of a training loop without an adapter, with the policy's own scale; raises as
-        `check_plain`."""
-        check_plain(given)
-        return cls.resolve(needs, trainer_scale, {"scale": needs.scale, **given})
+    def _check(self) -> None:
+        _ = self.bounds  # raises if one of the sizes is out of range
+        if self.buffer is not None and self.scale == "whiten_tokens":
+            raise InputError(
+                "buffer= with scale='whiten_tokens': the tokens of stored responses are not "
+                "counted. Use 'whiten'.",
+                argument="buffer",
+            )
+        if self.baseline == "policy" and self.needs.baseline != "policy":
+            raise InputError(
+                "baseline='policy': this policy has no rule of its own. Use 'posterior', or "
+                "'group'.",
+                argument="baseline",
+            )
+        if self.hint is not None and self.baseline in ("posterior", "policy"):
+            raise InputError(
+                f"hint= with baseline={self.baseline!r}: a belief is about the prompt without a "
+                "hint. Use baseline='loo'.",
+                argument="hint",
+            )
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The candidates and the sizes of their groups."""
+        sizes = {
+            name: getattr(self, name)
+            for name in ("candidates", "floor", "cap", "min_group", "quantum")
+            if getattr(self, name) is not None
+        }
+        return Bounds.resolve(self.needs, **sizes)
+
+    @property
+    def keep_batch(self) -> bool:
+        """Whether the rows of the trainer's batch stay as they are."""
+        return self.needs.keep_batch and self.bounds.candidates == 1
+
+    @property
+    def generate(self) -> int:
+        """Rollouts that a step may generate per rollout that it trains on."""
+        return self.needs.generate
 
     @property
     def of_groups(self) -> bool:
@@ -184,49 +224,37 @@ class Options:
         its own."""
         return self.baseline in (None, "group")
 
+    def parts(self) -> list[Part]:
+        """The parts that these options ask for. Their modules are imported only then."""
+        made: list[Part] = []
+        if self.baseline == "posterior":
+            made.append(Rails(bool(self.fallback)))
+        for names, module, part in _PARTS:
+            values = [getattr(self, name) for name in names]
+            if any(value is not None for value in values):
+                made.append(getattr(import_module(module), part)(*values))
+        return made
+
     def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
-        """The scoring of these reward functions. It has rails only if advantages follow from
-        beliefs."""
-        rails = Rails(self.fallback, quiet) if self.baseline == "posterior" else None
-        return Scoring(
-            names,
-            weights,
-            self.success,
-            None if self.keep_batch else self.reward_range,
-            quiet,
-            rails,
-        )
-
-    def costs(self, policy: Policy, quiet: bool) -> Costs:
-        """The costs, before anything is learned; raises `UnsupportedError` if the policy ignores
-        costs."""
-        return Costs.of(self.cost, policy, quiet, self.cost_per_step)
-
-    def quotas_of(
-        self, prompts: Prompts, policy: Policy, rollouts: int, group: int
-    ) -> Quotas | None:
-        """The quotas of these prompts, or None; raises `BudgetError` or `UnsupportedError` if they
-        cannot be kept."""
-        if self.quotas is None or self.domain is None:
-            return None
-        quotas = Quotas.mixed(self.quotas, prompts.domains(self.domain), self.mixture)
-        quotas.check(policy, self.bounds, rollouts, group)
-        return quotas
+        """The scoring of these reward functions."""
+        given = None if self.keep_batch else self.reward_range
+        return Scoring(names, weights, self.success, given, quiet)
 
     def check_hint(self, policy: Policy) -> None:
         """Raises `UnsupportedError` unless rollouts can get the hint that this policy asks for."""
         if self.hint is None:
             raise UnsupportedError(
                 f"{policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a "
-                "function from a "
-                "dataset row to the row with the hint in its prompt. Other loops cannot add hints."
+                "function from a dataset row to the row with the hint in its prompt. Other loops "
+                "cannot add hints."
             )
 
     def advantages(self, batch: Rollouts, rewards_R: FloatArray | None = None) -> Advantages:
         """The advantages of a batch. `rewards_R` are total rewards that replace the batch's own, if
         stored correct responses were substituted."""
         baseline = "group" if batch.uniform else self.baseline or "group"
-        return batch_advantages(batch.with_rewards(rewards_R), baseline, self.scale, self.weight)
+        scale, weight = self.scale or "group", self.weight or "rollout"
+        return batch_advantages(batch.with_rewards(rewards_R), baseline, scale, weight)
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:
@@ -246,6 +274,5 @@ def other_scale(policy: Policy, options: Options) -> str | None:
         return None
     return (
         f"Advantages have scale={options.scale!r}, as the trainer is set, and {policy} was "
-        f"measured with {wanted!r}. "
-        f"Pass scale={wanted!r} for that."
+        f"measured with {wanted!r}. Pass scale={wanted!r} for that."
     )

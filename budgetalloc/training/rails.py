@@ -2,13 +2,16 @@
 groups are uniform."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.errors import StateError
+from budgetalloc.policies import Step
 from budgetalloc.policies.posterior_baseline import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
+from budgetalloc.training.parts import Host, Part
 
 __all__ = ["CHANGED", "REASON", "Rails"]
 
@@ -35,7 +38,7 @@ CHANGED = (
 )
 
 
-class Rails:
+class Rails(Part):
     """Falls back to uniform groups while the beliefs are worse than one rate for all prompts.
 
     The Brier score of the posterior baseline, on average over about ten steps, is compared with
@@ -48,20 +51,22 @@ class Rails:
 
     Args:
         fallback: Whether to fall back; otherwise there are only metrics and warnings.
-        quiet: Whether to suppress log messages, as in all processes but one.
     """
 
-    def __init__(self, fallback: bool = True, quiet: bool = False) -> None:
-        self.fallback, self.quiet = fallback, quiet
-        self.fallen = False
-        """Whether the next step has uniform groups."""
+    def __init__(self, fallback: bool = True) -> None:
+        self.fallback = fallback
+        self.uniform = False
+        self.quiet = self.every = True
         self._sums = dict.fromkeys(_SUMS, 0.0)
         self._worse = 0  # steps in a row
         self._within = 0  # steps in a row in which the beliefs were not worse
         self._moved = 0  # steps in a row with a recalibrated baseline
         self._warned: set[str] = set()
 
-    def look(self, rollouts: Rollouts) -> dict[str, float]:
+    def attach(self, session: Any, host: Host) -> None:
+        self.quiet, self.every = session.quiet, session.options.metrics == "all"
+
+    def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
         """Checks a finished step.
 
         Returns:
@@ -73,7 +78,9 @@ class Rails:
                 baseline follows a change
             of all rewards; and `fallback`, 1 if the step had uniform groups.
         """
-        metrics = {"fallback": float(self.fallen)}
+        if rollouts is None:
+            return {}
+        metrics = {"fallback": float(self.uniform)}
         known_R = ~np.isnan(rollouts.success_R)
         if not known_R.any():
             return metrics
@@ -83,17 +90,23 @@ class Rails:
             for expected_R in (own.mean_R, rollouts.earlier.mean_success)
         )
         count = float(known_R.sum())
-        self._learn({"brier": brier, "pool": pool, "rollouts": count})
-        metrics["baseline/recalibrated"] = float(own.calibration.changed_R.mean())
-        self._moved = self._moved + 1 if metrics["baseline/recalibrated"] > 0.5 else 0
+        self._compare({"brier": brier, "pool": pool, "rollouts": count})
+        recalibrated = float(own.calibration.changed_R.mean())
+        self._moved = self._moved + 1 if recalibrated > 0.5 else 0
         if self._moved == _MOVED:
             self._say(
                 CHANGED, "below" if own.calibration.lean_R.mean() < 0 else "above", once="changed"
             )
-        metrics |= {"baseline/brier": brier / count, "baseline/brier_pool_mean": pool / count}
-        return metrics | {"advantage/rms_grpo": float(np.sqrt(own.compared.grpo_R[known_R].mean()))}
+        if not self.every:
+            return metrics
+        return metrics | {
+            "baseline/recalibrated": recalibrated,
+            "baseline/brier": brier / count,
+            "baseline/brier_pool_mean": pool / count,
+            "advantage/rms_grpo": float(np.sqrt(own.compared.grpo_R[known_R].mean())),
+        }
 
-    def _learn(self, step: dict[str, float]) -> None:
+    def _compare(self, step: dict[str, float]) -> None:
         self._sums = {name: _KEPT * self._sums[name] + x for name, x in step.items()}
         brier, pool, rollouts = self._sums.values()
         worse = brier > _WORSE * pool + _MATTERS * rollouts
@@ -102,8 +115,8 @@ class Rails:
             self._say("%s (%d steps in a row.)", REASON, self._worse, once="worse")
         if not self.fallback:
             return
-        if self._worse >= _FALLEN and not self.fallen:
-            self.fallen = True
+        if self._worse >= _FALLEN and not self.uniform:
+            self.uniform = True
             self._say(
                 "From now on groups are uniform, with the group's mean as baseline. The policy "
                 "goes on learning, and "
@@ -111,8 +124,8 @@ class Rails:
                 "keeps it deciding.",
                 _HEALED,
             )
-        elif self.fallen and self._within >= _HEALED:
-            self.fallen = False
+        elif self.uniform and self._within >= _HEALED:
+            self.uniform = False
             self._say(
                 "The beliefs have not been worse for %d steps: the policy decides again.", _HEALED
             )
@@ -124,28 +137,20 @@ class Rails:
             self._warned.add(once)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state in JSON types, for `load_state_dict`."""
-        return {
-            "fallen": self.fallen,
-            "sums": dict(self._sums),
-            "worse": self._worse,
-            "within": self._within,
-        }
+        """The state, under the key "rails"."""
+        numbers = {"worse": self._worse, "within": self._within, "fallen": self.uniform}
+        return {"rails": self._sums | numbers}
 
-    def load_state_dict(self, state: Any) -> None:
-        """Restores a saved state, that of 0.3 too. Raises `StateError` if it is damaged, and then
-        changes nothing."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if "rails" not in state:
+            return
         try:
-            sums = {name: float(state["sums"][name]) for name in _SUMS}
-            worse = int(state["worse"] if "worse" in state else state["out"]["beliefs"])
-            fallen, within = bool(state["fallen"]), int(state["within"])
+            saved = {name: float(state["rails"][name]) for name in (*_SUMS, "worse", "within")}
+            fallen = bool(state["rails"]["fallen"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"The state of the rails is damaged: {error!r}.") from error
-        if not np.isfinite(list(sums.values())).all():
+        if not np.isfinite(list(saved.values())).all():
             raise StateError("The state of the rails is not finite: it is damaged.")
-        self._sums, self._worse, self._within, self.fallen = (
-            sums,
-            worse,
-            within,
-            fallen and self.fallback,
-        )
+        self._sums = {name: saved[name] for name in _SUMS}
+        self._worse, self._within = int(saved["worse"]), int(saved["within"])
+        self.uniform = fallen and self.fallback

@@ -1,37 +1,36 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.pool import Pool
-from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError
+from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest, shown
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.mixture import Mixture
-from budgetalloc.policies.quotas import Shares
+from budgetalloc.policies.posterior_baseline import sums_of
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.policies.uniform_groups import uniform_groups
-from budgetalloc.training.domain_learning import quotas_of_prompts
-from budgetalloc.training.downselection import check_trains_at_once, rows_to_train_on
-from budgetalloc.training.learned import Learned
-from budgetalloc.training.log_writer import LogWriter, known_texts
-from budgetalloc.training.open_step import OpenStep, Round, check_rows
+from budgetalloc.training.log_writer import LogWriter
+from budgetalloc.training.metrics import metrics_of
 from budgetalloc.training.options import Options
-from budgetalloc.training.shadow import Shadow, options_to_watch, policy_to_watch
+from budgetalloc.training.parts import Host, Part, Plan
 from budgetalloc.training.single_thread import Exclusive
+from budgetalloc.training.success import Measure
 
-__all__ = ["Ended", "Session"]
+__all__ = ["Ended", "Session", "rows_to_train_on"]
+
+_P = TypeVar("_P", bound=Part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +49,19 @@ class Ended:
     advantages_R: FloatArray
     kept_R: IntArray
     metrics: dict[str, float]
+
+
+@dataclass(eq=False)
+class _Open:
+    """A step that has begun and not ended: the policy's step, the rollouts to train on, and the
+    columns of what was observed, call by call."""
+
+    step: Step
+    rollouts: int
+    observed: list[dict[str, Any]] = field(default_factory=list)
+    measure: Measure | None = None  # from the first rollouts on
+    record: Rollouts | None = None  # if it is up to date
+    wanted: int = 0  # rollouts of the last request, until some are observed
 
 
 class Session:
@@ -75,15 +87,10 @@ class Session:
         trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the
             policy names a scale.
         quiet: Whether to suppress log messages.
-        shadow: Another policy that watches the run and changes nothing of it (see
-            `training.shadow`).
-        resolved: Resolved options, for trainer adapters. It cannot be combined with `trainer_scale`
-            or `options`.
-        domain, quotas, mixture: As in `AdaptiveGRPOCallback`, with the domain of each prompt in
-            place of a column.
-        options: Arguments of `budgetalloc.trl.AdaptiveGRPOCallback` by their names: candidates,
-            floor, cap, min_group, quantum, baseline, scale, weight, success (which may name one of
-            `rewards`), reward_range, fallback, cost and cost_per_step.
+        parts: What else takes part in each step (`Part`).
+        resolved: Resolved options, for trainer adapters, which call `attach` themselves. It cannot
+            be combined with `trainer_scale` or `options`.
+        options: The fields of `Options` by name.
 
     >>> import budgetalloc as ba
     >>> session = Session(ba.uniform(), ["reward"])
@@ -108,49 +115,49 @@ class Session:
         at_once: bool = False,
         trainer_scale: str = "none",
         quiet: bool = False,
-        shadow: PolicyLike | None = None,
+        parts: Sequence[Part] = (),
         resolved: Options | None = None,
-        domain: Mapping[Id, Hashable] | None = None,
-        quotas: Shares | None = None,
-        mixture: str | Mixture | None = None,
         **options: Any,
     ) -> None:
-        if resolved is not None and (options or shadow is not None or trainer_scale != "none"):
+        if resolved is not None and (options or trainer_scale != "none"):
             raise InputError(
                 "Session(resolved=) replaces trainer_scale= and all options: pass one or the other."
             )
         check_ledger(ledger)
         self.policy: Policy = policy_of(policy)
-        self.shadow: Shadow | None = None
-        if shadow is not None:
-            watcher = policy_to_watch(shadow, self.policy)
-            own = options_to_watch(
-                watcher, trainer_scale, {"scale": watcher.needs.scale, **options}
-            )
-            same: dict[str, Any] = {
-                "pool": pool,
-                "domain": domain,
-                "quotas": quotas,
-                "mixture": mixture,
-            }
-            self.shadow = Shadow(
-                Session(watcher, rewards, weights, quiet=True, resolved=own, **same), quiet
-            )
-        self.options = resolved or Options.of_loop(self.policy.needs, trainer_scale, options)
+        self.quiet = quiet
+        if resolved is None:
+            given = {"scale": self.policy.needs.scale, **options}
+            self.options = Options.resolve(self.policy.needs, trainer_scale, given, trl=False)
+        else:
+            self.options = resolved
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights
         self.scoring = self.options.scoring(rewards, weights, quiet)
-        self.costs = self.options.costs(self.policy, quiet)
-        self.quotas = quotas_of_prompts(domain, quotas, mixture)
-        # at the first step, whose rollouts are known; adapters check earlier
-        self._checked = self.quotas is None
         self.pool, self.pool_size = (Pool.of(pool) if len(pool) else ()), len(pool)
+        self.parts: list[Part] = [*self.options.parts(), *parts]
         self.written: list[LogWriter] = []  # writers that append each finished step to files
-        self._ledger, self._texts, self._at_once, self._quiet = ledger, texts or {}, at_once, quiet
-        self._alone, self._suspended = Exclusive(), list[OpenStep]()
-        self._now: OpenStep | None = None
+        self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
+        self._alone, self._suspended = Exclusive(), list[_Open]()
+        self._now: _Open | None = None
+        if resolved is None:
+            self.attach(Host())
+
+    def attach(self, host: Host) -> None:
+        """Attaches the parts to a trainer; raises if one of them cannot work there."""
+        for part in self.parts:
+            part.attach(self, host)
+
+    def part(self, kind: type[_P]) -> _P:
+        """The part of this class; raises `KeyError` without one."""
+        for part in self.parts:
+            if isinstance(part, kind):
+                return part
+        raise KeyError(kind.__name__)
+
+    # --- a step
 
     @property
-    def _open(self) -> OpenStep:
+    def _open(self) -> _Open:
         if self._now is None:
             raise InputError("No step has begun: call begin(own_ids, rollouts, group) first.")
         return self._now
@@ -166,6 +173,24 @@ class Session:
         suspended."""
         return self.policy.estimator.step + len(self._suspended)
 
+    @property
+    def uniform(self) -> bool:
+        """Whether the next step has uniform groups, because success is not chosen yet or a part
+        asks for them (`Rails`)."""
+        waits = self.scoring.waits and not self.options.keep_batch
+        return waits or any(part.uniform for part in self.parts)
+
+    @property
+    def from_loader(self) -> bool:
+        """Whether a step needs the prompts of the loader's batch."""
+        own = self.options.bounds.candidates != "all"
+        return own or any(part.from_loader for part in self.parts)
+
+    @property
+    def prompt_lengths(self) -> bool:
+        """Whether a part needs the lengths of prompts."""
+        return any(part.prompt_lengths for part in self.parts)
+
     def begin(self, own_ids: Sequence[Id], rollouts: int, group: int) -> None:
         """Begins the next step. An unfinished step is dropped, and the policy does not learn from
         it.
@@ -180,45 +205,56 @@ class Session:
                 this policy.
         """
         with self._alone("begin()"):
-            policy, bounds, costs, ahead = (
-                self.policy,
-                self.options.bounds,
-                self.costs.of_step,
-                len(self._suspended),
-            )
-            decide = uniform_groups(group) if self.fallen else None
-            batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
-            if self.shadow is not None:
-                self.shadow.offer(own_ids, rollouts, group)
-            generated = rollouts * (self.options.generate if decide is None else 1)
-            if self.quotas is not None:
-                if not self._checked:
-                    self.quotas.check(policy, bounds, generated, group)
-                    self._checked = True
-                step = self.quotas.begin(
-                    policy, bounds, batch_P, generated, group, costs, decide, ahead
-                )
-            else:
-                ids_P = bounds.offer(batch_P, self.pool, policy.seed, self.number)
-                budget = bounds.budget(generated, len(ids_P), group)
-                step = policy.begin(ids_P, budget, costs, decide=decide, ahead=ahead)
-            self._set(step, rollouts)
+            self._set(self.planned(own_ids, rollouts, group), rollouts)
 
-    def follow(self, rewards: Sequence[str], weights: Sequence[float]) -> None:
-        """Takes the rewards and weights of the next step, if the trainer's may change while it
-        trains."""
-        for session in (self, *((self.shadow.session,) if self.shadow else ())):
-            session.scoring.follow(rewards, weights)
+    def planned(self, own_ids: Sequence[Id], rollouts: int, group: int) -> Plan:
+        """What the policy would be asked in the next step; arguments as in `begin`."""
+        bounds = self.options.bounds
+        decide = uniform_groups(group) if self.uniform else None
+        batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
+        ids_P = bounds.offer(batch_P, self.pool, self.policy.seed, self.number)
+        generated = rollouts * (self.options.generate if decide is None else 1)
+        budget = bounds.budget(generated, len(ids_P), group)
+        plan = Plan(ids_P, budget, batch_P, own_ids, rollouts, group, decide=decide)
+        for part in self.parts:
+            plan = part.plan(plan)
+        return plan
 
     def begin_among(self, ids_P: Sequence[Id], budget: Budget, rollouts: int, group: int) -> None:
         """Begins the next step among these candidates and with this budget."""
         with self._alone("begin_among()"):
-            decide = uniform_groups(group) if self.fallen else None
-            ahead = len(self._suspended)
-            self._set(
-                self.policy.begin(ids_P, budget, self.costs.of_step, decide=decide, ahead=ahead),
-                rollouts,
+            decide = uniform_groups(group) if self.uniform else None
+            plan = Plan(ids_P, budget, [], [], rollouts, group, decide=decide, fixed=True)
+            for part in self.parts:
+                plan = part.plan(plan)
+            self._set(plan, rollouts)
+
+    def _set(self, plan: Plan, rollouts: int) -> None:
+        step = self.policy.begin(
+            plan.ids_P,
+            plan.budget,
+            plan.costs,
+            plan.domains_P,
+            decide=plan.decide,
+            ahead=len(self._suspended),
+        )
+        if self._at_once and (step.in_rounds() or self.options.generate > 1):
+            rounds = "decides in rounds"
+            more = "generates more rollouts than it trains on"
+            raise UnsupportedError(
+                f"{self.policy} {rounds if step.in_rounds() else more}; this trainer trains at "
+                "once on all that it generates."
             )
+        # only now: `load` may have set the policy's step
+        if self._ledger is not None and not self.written:
+            texts = partial(_known, self._texts)
+            self.written = [LogWriter(self._ledger, self.policy.estimator.step, texts)]
+        self._now = _Open(step, rollouts)
+
+    def follow(self, rewards: Sequence[str], weights: Sequence[float]) -> None:
+        """Takes the rewards and weights of the next step, if the trainer's may change while it
+        trains."""
+        self.scoring.follow(rewards, weights)
 
     def suspend(self) -> None:
         """Suspends the current step, so that the next one can begin before its rollouts are
@@ -238,39 +274,25 @@ class Session:
                 )
             self._now = self._suspended.pop(0)
 
-    @property
-    def fallen(self) -> bool:
-        """Whether the next step has uniform groups because beliefs or advantages are out of bounds
-        (`rails`)."""
-        return self.scoring.rails is not None and self.scoring.rails.fallen
-
-    def _set(self, step: Step, rollouts: int) -> None:
-        if self._at_once:
-            check_trains_at_once(self.policy, step, self.options.generate)
-        # only now: `load` may have set the policy's step
-        if self._ledger is not None and not self.written:
-            self.written = [
-                LogWriter(
-                    self._ledger, self.policy.estimator.step, partial(known_texts, self._texts)
-                )
-            ]
-        self._now = OpenStep(step, rollouts)
-
     def restart(self) -> None:
         """Begins the current step again, with nothing requested and nothing observed."""
-        self._now = OpenStep(self.step.again(), self._open.rollouts)
+        self._now = _Open(self.step.again(), self._open.rollouts)
 
     def request(self, running: Collection[Id] = ()) -> list[Id]:
         """The prompt of each rollout to generate next; empty when the step is complete, or waits
         for prompts `running` (`Step.request`). Raises `InputError` if no rollout of the last
         request was observed."""
         with self._alone("request()"):
-            step = self.step
-            self._open.check_observed()
+            now, step = self._open, self.step
+            if now.wanted:
+                raise InputError(
+                    f"request() before observe(): first observe the {now.wanted} rollouts of the "
+                    "last request; if all failed, observe([], [], [])."
+                )
             ids_R = step.ids_P.repeat(step.request(running))
             if step.hinted:
                 self.options.check_hint(self.policy)
-            self._open.wanted = len(ids_R)
+            now.wanted = len(ids_R)
             return ids_R
 
     def observe(
@@ -304,22 +326,74 @@ class Session:
                 can go on.
         """
         with self._alone("observe()"):
-            step = self.step
-            scores, lengths = check_rows(ids_R, scores_RF, lengths_R, self.scoring.names)
-            reported = self.costs.columns(costs_R, len(ids_R))
-            rewards_R = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
-            measure = self._open.measure or self.scoring.measure(rewards_R, scores)
-            success_R = measure.success(rewards_R, scores)
-            columns = lengths, step.hinted, prompt_lengths_R, step.round, reported
-            made = Round(list(ids_R), rewards_R, scores, success_R, *columns)
-            step.observe(made.ids_R, made.rewards_R, made.success_R, hinted=made.hinted)
-            self._open.add(made, measure)
+            now, step, ids_R = self._open, self.step, list(ids_R)
+            scores, lengths = _checked_rows(ids_R, scores_RF, lengths_R, self.scoring.names)
+            reported = self._reported(costs_R, len(ids_R))
+            rewards = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
+            measure = now.measure or self.scoring.measure(rewards, scores)
+            success = measure.success(rewards, scores)
+            rows = {
+                "rewards_R": rewards,
+                "scores_RF": scores,
+                "success_R": success,
+                "lengths_R": lengths,
+                "round_R": np.full(len(ids_R), step.round),
+                "hinted_R": np.full(len(ids_R), step.hinted),
+            }
+            step.observe(ids_R, rewards, success, hinted=step.hinted)
+            made = {"ids_R": ids_R, "rows": rows, "reported": reported}
+            now.observed.append(made | {"prompt_lengths_R": prompt_lengths_R})
+            now.measure, now.record, now.wanted = measure, None, 0
+
+    @property
+    def reports(self) -> tuple[str, ...]:
+        """The names of what rollouts are to report, for the parts."""
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.reports))
+
+    def _reported(self, given: Any, rows: int) -> dict[str, FloatArray]:
+        """The reports by name, NaN where one is missing, negative, infinite or no number."""
+        names = self.reports
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            if len(names) != 1:
+                raise InputError(
+                    f"costs_R is one column, and cost= has prices of {list(names)}: give a column "
+                    "for each by name.",
+                    argument="costs_R",
+                )
+            given = {names[0]: given}
+        for name, column in given.items():
+            if name not in names:
+                raise InputError(
+                    f"costs_R[{name!r}] has no price{nearest(name, names)} Use {list(names)}, or "
+                    "add its price to cost=.",
+                    argument="costs_R",
+                )
+            if np.ndim(column) != 1 or len(column) != rows:
+                raise InputError(
+                    f"costs_R[{name!r}]={shown(column)}: give a number for each of the {rows} "
+                    "rollouts.",
+                    argument="costs_R",
+                )
+        return {name: _numbers(given.get(name, [None] * rows)) for name in names}
 
     def record(self, trainer_step: int | None = None) -> Rollouts:
         """The record of the rollouts observed so far, at least one, with `trainer_step` (by default
         the policy's)."""
-        at = self.policy.estimator.step if trainer_step is None else trainer_step
-        return self._open.record(at, self.scoring.sums, self.costs)
+        now, step = self._open, self.step
+        if now.measure is None:
+            raise InputError(
+                "end() before observe(): the step has no rollouts. Observe some, or begin another "
+                "step."
+            )
+        if now.record is None:
+            at = self.policy.estimator.step if trainer_step is None else trainer_step
+            made = _record(now, now.measure, self.scoring, at)
+            for part in self.parts:
+                made = part.record(made, step)
+            now.record = made
+        return now.record
 
     def end(self, advantages_R: FloatArray | None = None) -> Ended:
         """Ends the step: writes it to the ledger, and then lets the policy learn from it.
@@ -333,29 +407,42 @@ class Session:
         """
         with self._alone("end()"):
             now, step = self._open, self.step
-            now.check_complete()
-            measure = now.used_measure()
-            if now.failed:
-                self._now = None
-                metrics = self._learned.learn(None, measure, step, self.options, self._quiet)
-                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
+            if step.unfinished or now.wanted:
+                raise InputError(
+                    f"end(): {self.policy} wants more rollouts. Generate and observe what "
+                    "request() returns, until it returns nothing; or begin another step, which "
+                    "drops this one."
+                )
+            if now.measure is not None and not any(each["ids_R"] for each in now.observed):
+                return self._end_of_failed(step)  # rollouts were observed, and all of them failed
             batch = self.record()
+            measure: Measure = now.measure  # type: ignore[assignment]
             if advantages_R is None:
                 kept_R = rows_to_train_on(self.policy, batch, now.rollouts)
                 advantages_R = self.options.advantages(batch).values_R
                 trained_R = advantages_R[kept_R]
             else:  # those of the rows that the trainer kept
                 kept_R, trained_R = np.arange(len(batch)), advantages_R
-            metrics = self._learned.metrics(batch, measure, trained_R, self.options, self.pool_size)
+            lost_R = step.belief_of(step.counted.missing())
+            met = len(self.policy.estimator) / self.pool_size if self.pool_size else None
+            every, hints = self.options.metrics == "all", self.options.hint is not None
+            metrics = metrics_of(batch, measure, trained_R, lost_R, met, every=every, hints=hints)
             for write in self.written:
                 write(batch)
-            metrics |= self._learned.learn(batch, measure, step, self.options, self._quiet)
+            step.end()
+            for part in self.parts:
+                metrics |= part.learn(batch, step)
+            self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, sums_of(batch))
             self._now = None
             return Ended(batch, advantages_R, kept_R, metrics)
 
-    @property
-    def _learned(self) -> Learned:
-        return Learned(self.policy, self.scoring, self.costs, self.quotas, self.shadow)
+    def _end_of_failed(self, step: Step) -> Ended:
+        step.end()
+        metrics = {name: x for part in self.parts for name, x in part.learn(None, step).items()}
+        self._now = None
+        return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
+
+    # --- the state
 
     def save(self, path: str | PathLike[str]) -> None:
         """Saves all that was learned. A run that loads the file goes on as if it had never
@@ -366,11 +453,115 @@ class Session:
         """Loads a file of `save`; raises as `restore`."""
         self.restore(*load_state(path))
 
+    @property
+    def _learned(self) -> list[Any]:
+        return [self.policy, *self.parts]
+
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What `save` writes: all that was learned, and the definition of success in JSON types."""
-        return self._learned.state()
+        state = {key: x for each in self._learned for key, x in each.state_dict().items()}
+        return state, {"scoring": self.scoring.state_dict()}
 
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
         """Restores what `load_state` read. If it raises `StateError`, because it does not fit,
         nothing has changed."""
-        self._learned.restore(state, about)
+        with unchanged_on_error(*self._learned):
+            for each in self._learned:
+                each.load_state_dict(state)
+            self.scoring.load_state_dict(about.get("scoring", {}))
+
+
+def rows_to_train_on(
+    policy: Policy, batch: Rollouts, wanted: int, rewards_R: FloatArray | None = None
+) -> IntArray:
+    """The indices of the rollouts to train on, selected by the policy's `keep`; all if it has no
+    `keep`.
+
+    Args:
+        policy: The policy that decided.
+        batch: All rollouts of the step.
+        wanted: Rollouts that the trainer trains on.
+        rewards_R: Total rewards that replace the batch's own.
+
+    Raises:
+        InputError: `keep` did not return the indices of `wanted` rollouts. A row may occur several
+            times.
+    """
+    if policy.keep is None or len(batch) <= wanted:
+        return np.arange(len(batch))
+    rewards_R = batch.rewards_R if rewards_R is None else rewards_R
+    rows = np.asarray(policy.keep(batch.ids_R, rewards_R, wanted, batch.scores_RF, batch.success_R))
+    fits = rows.shape == (wanted,) and rows.dtype.kind in "iu"
+    if not fits or (wanted and not (rows.min() >= 0 and rows.max() < len(batch))):
+        raise InputError(
+            f"keep= of {policy} returned {shown(rows.tolist())}: return the indices, from 0 to "
+            f"{len(batch) - 1}, of {wanted} of the {len(batch)} rollouts that were generated.",
+            argument="keep",
+        )
+    return rows
+
+
+def _record(now: _Open, measure: Measure, scoring: Any, trainer_step: int) -> Rollouts:
+    """What was observed in an unfinished step, at least one rollout, as its record."""
+    step, observed = now.step, now.observed
+    ids_R = [name for each in observed for name in each["ids_R"]]
+    rows = {
+        name: np.concatenate([each["rows"][name] for each in observed])
+        for name in observed[0]["rows"]
+    }
+    prompts = [each["prompt_lengths_R"] for each in observed]
+    given = [lengths_R for lengths_R in prompts if lengths_R is not None]
+    return Rollouts(
+        ids_R=ids_R,
+        group_R=factorize(ids_R)[1],
+        belief_R=step.belief_of(ids_R),
+        baseline_R=step.baseline_belief(ids_R, rows["success_R"], scoring.sums),
+        prior=Beta(*step.policy.estimator.prior_of(ids_R)),
+        expected_R=step.expected_success(ids_R, rows["success_R"]),
+        earlier=scoring.sums,
+        reward_range=measure.reward_range,
+        jump=measure.jump,
+        step=trainer_step,
+        policy_step=step.policy.estimator.step,
+        uniform=step.replaced,
+        prompt_lengths_R=np.concatenate(given) if given else None,
+        reported={
+            name: np.concatenate([each["reported"][name] for each in observed])
+            for name in observed[0]["reported"]
+        },
+        **rows,
+    )
+
+
+def _checked_rows(
+    ids_R: Sequence[Id], scores_RF: ArrayLike, lengths_R: ArrayLike, names: Sequence[str]
+) -> tuple[FloatArray, IntArray]:
+    """The rewards, shape (R, F), and lengths, shape (R,), of rollouts; raises `InputError`."""
+    rows = len(ids_R)
+    what = f"a number for each rollout and each of {list(names)}"
+    scores = check_array("scores_RF", scores_RF, what)
+    lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout")
+    if scores.size != rows * len(names) or lengths.shape != (rows,):
+        raise InputError(
+            f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and "
+            f"the rewards {list(names)}: give a row for each rollout.",
+            argument="scores_RF",
+        )
+    return scores.reshape(rows, len(names)), lengths.astype(np.int64)
+
+
+def _numbers(column: Any) -> FloatArray:
+    """The numbers of at least 0 of a column, NaN for anything else."""
+
+    def number(value: Any) -> float:
+        try:
+            found = float(value)
+        except (TypeError, ValueError, OverflowError):
+            return np.nan
+        return found if 0 <= found < np.inf else np.nan
+
+    return np.array([number(value) for value in column], dtype=np.float64)
+
+
+def _known(texts: Mapping[Id, str], ids: Sequence[Id]) -> dict[Id, str]:
+    return {name: texts[name] for name in ids if name in texts}

@@ -1,28 +1,26 @@
-"""Success from rewards: the rule given by `success=`, or chosen by what the reward functions
-return."""
+"""Success from rewards: which reward function says it, and the range that maps its values to
+[0, 1]."""
 
+import copy
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, check_success, success_functions
-from budgetalloc.errors import InputError
+from budgetalloc.beliefs.rewards import EQUAL, check_success
+from budgetalloc.errors import InputError, StateError
+from budgetalloc.training.reward_range import Range, RewardRange, clipped
 
-__all__ = [
-    "BoolArray",
-    "Judge",
-    "Returned",
-    "Rule",
-    "Success",
-    "chosen",
-    "in_words",
-    "rule_of_argument",
-]
+__all__ = ["Judge", "Measure", "Returned", "Rule", "Scoring", "Success", "in_words"]
 
+logger = logging.getLogger(__name__)
+WAIT = 10
+"""Steps after which success is the total reward, if no function has given both 0 and 1."""
 Judge = Callable[[Mapping[str, FloatArray]], Any]
 BoolArray = NDArray[np.bool_]
 Success = str | int | float | Judge | None
@@ -30,8 +28,7 @@ Success = str | int | float | Judge | None
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule that computes success from rewards. At most one argument is set; if none is, success
-    is the total reward.
+    """What success is. At most one argument is set; if none is, it is the total reward.
 
     Args:
         functions: Numbers of the reward functions whose lowest reward is success.
@@ -42,6 +39,44 @@ class Rule:
     functions: tuple[int, ...] = ()
     threshold: float | None = None
     judge: Judge | None = None
+
+    @classmethod
+    def of(cls, success: Success, names: Sequence[str]) -> "Rule | None":
+        """The rule that a user gave; None if it was left out. Raises `InputError`.
+
+        >>> Rule.of("accuracy", ["format", "accuracy"]), Rule.of(0.5, ["format", "accuracy"])
+        (Rule(functions=(1,), threshold=None, judge=None), Rule(functions=(), threshold=0.5, judge=None))
+        """
+        check_success(success)
+        if success is None:
+            return None
+        if callable(success):
+            if len(set(names)) < len(names):
+                raise InputError(
+                    f"success= is a function of rewards by name, and {list(names)} has a name "
+                    "twice: rename a function.",
+                    argument="success",
+                )
+            return cls(judge=success)
+        if isinstance(success, float):
+            return cls(threshold=success)
+        if isinstance(success, str):
+            if list(names).count(success) != 1:
+                how = "no" if success not in names else "more than one"
+                raise InputError(
+                    f"success={success!r}: the trainer has {how} reward function of this name: "
+                    f"{list(names)}. Pass one of the names, or its place in the list as an int.",
+                    argument="success",
+                )
+            return cls(functions=(list(names).index(success),))
+        if not 0 <= success < len(names):
+            raise InputError(
+                f"success={success!r}: the trainer has {len(names)} reward functions, "
+                f"{list(names)}, counted from 0. An int is a place in that list; a threshold on "
+                "the total reward is a float, such as 1.0.",
+                argument="success",
+            )
+        return cls(functions=(int(success),))
 
     @property
     def fixed(self) -> bool:
@@ -58,8 +93,6 @@ class Rule:
             return np.where(np.isnan(rewards_R), np.nan, rewards_R >= self.threshold - EQUAL)
         if not self.functions:
             return rewards_R
-        if len(self.functions) == 1:
-            return scores_RF[:, self.functions[0]]
         return np.asarray(np.fmin.reduce(scores_RF[:, list(self.functions)], axis=1))
 
 
@@ -68,17 +101,16 @@ class Returned:
     """What each reward function has returned so far.
 
     Args:
-        only_01_F: Whether all its rewards were 0 or 1; also True if it has returned None only.
-        gave_1_F: Whether one of its rewards was 1.
+        in_01_F: Whether all its rewards lay in [0, 1].
+        binary_F: Whether all its rewards were 0 or 1.
+        gave_0_F, gave_1_F: Whether one of its rewards was 0, or 1.
         scored_F: Whether it has returned a reward.
         partial_F: Whether it returned None for a rollout that another function scored.
-
-    >>> returned = Returned.none(3).plus(np.array([[1.0, 0.3, np.nan], [np.nan, 0.0, np.nan]]))
-    >>> returned.scored_F, returned.only_01_F, chosen(returned.only_01_F, returned.scored_F, [1.0, 1.0, 1.0]).functions
-    (array([ True,  True, False]), array([ True, False,  True]), (0,))
     """
 
-    only_01_F: BoolArray
+    in_01_F: BoolArray
+    binary_F: BoolArray
+    gave_0_F: BoolArray
     gave_1_F: BoolArray
     scored_F: BoolArray
     partial_F: BoolArray
@@ -86,95 +118,392 @@ class Returned:
     @classmethod
     def none(cls, functions: int) -> "Returned":
         """The state before the first reward."""
-        return cls(
-            np.ones(functions, dtype=bool), *(np.zeros(functions, dtype=bool) for _ in range(3))
-        )
+        return cls(*(np.full(functions, flag) for flag in (True, True, False, False, False, False)))
 
     def plus(self, scores_RF: FloatArray) -> "Returned":
         """The state after these rewards, shape (R, F); NaN where a function returned None."""
-        zero_RF, one_RF, none_RF = (
-            np.abs(scores_RF) < EQUAL,
-            np.abs(scores_RF - 1) < EQUAL,
-            np.isnan(scores_RF),
-        )
+        none_RF = np.isnan(scores_RF)
+        zero_RF = np.abs(scores_RF) < EQUAL
+        one_RF = np.abs(scores_RF - 1) < EQUAL
+        inside_RF = (scores_RF > -EQUAL) & (scores_RF < 1 + EQUAL)
         return Returned(
-            self.only_01_F & (zero_RF | one_RF | none_RF).all(axis=0),
+            self.in_01_F & (inside_RF | none_RF).all(axis=0),
+            self.binary_F & (zero_RF | one_RF | none_RF).all(axis=0),
+            self.gave_0_F | zero_RF.any(axis=0),
             self.gave_1_F | one_RF.any(axis=0),
             self.scored_F | ~none_RF.all(axis=0),
             self.partial_F | (none_RF & ~none_RF.all(axis=1, keepdims=True)).any(axis=0),
         )
 
-    def state_dict(self) -> dict[str, list[bool]]:
-        """The flags in JSON types, for `from_state`."""
-        return {name.removesuffix("_F"): flags_F.tolist() for name, flags_F in vars(self).items()}
+    def rule(self, weights: Sequence[float], waited: int) -> Rule | None:
+        """What success is if the user did not say; None while a function may still qualify.
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any], functions: int) -> "Returned":
-        """Restores what `state_dict` returned; raises `ValueError` or `KeyError` if it is
-        damaged."""
-        flags = [
-            np.array(state[name], dtype=bool) for name in ("only_01", "gave_1", "scored", "partial")
-        ]
-        if any(flags_F.shape != (functions,) for flags_F in flags):
-            raise ValueError(f"It does not describe {functions} reward functions.")
-        return cls(*flags)
+        It is the function of the largest positive weight among those that have given both 0 and 1
+        and nothing outside; of several with that weight, all that gave nothing else (or the first)
+        must be 1. A function of at least that weight that has only failed so far is waited for, and
+        so is any function in [0, 1] if none qualifies, for `WAIT` steps. Then success is the total
+        reward.
+
+        >>> def rule(*rows, waited=0):
+        ...     return Returned.none(2).plus(np.array(rows)).rule([1.0, 0.5], waited)
+        >>> rule([0.0, 1.0], [1.0, 1.0]).functions  # the second has always given 1
+        (0,)
+        >>> rule([0.0, 1.0], [0.0, 0.0])  # the first may succeed later
+        >>> rule([0.0, 1.0], [0.0, 0.0], waited=10).functions, rule([3.0, 1.0], waited=10).functions
+        ((1,), ())
+        """
+        weight_F = np.array(weights, dtype=np.float64)
+        open_F = self.in_01_F & self.scored_F & (weight_F > 0)
+        both_F = open_F & self.gave_0_F & self.gave_1_F
+        largest = float(weight_F[both_F].max()) if both_F.any() else 0.0
+        failed_F = open_F & self.binary_F & ~self.gave_1_F & (weight_F >= largest)
+        waits = failed_F.any() if both_F.any() else open_F.any() or not self.scored_F.any()
+        if waits and waited < WAIT:
+            return None
+        top_F = both_F & (weight_F == largest)
+        binary = np.flatnonzero(top_F & self.binary_F).tolist()
+        return Rule(tuple(binary or np.flatnonzero(top_F).tolist()[:1]))
 
 
-def chosen(only_01_F: BoolArray, scored_F: BoolArray, weights: Sequence[float]) -> Rule:
-    """The rule if the user gave none. Success is 1 in all functions with 0/1 rewards of the largest
-    positive weight; if there is no such function, it is the total reward.
+@dataclass(frozen=True)
+class Measure:
+    """Maps the rewards of one step to success, by a rule and a range that are fixed for the step.
 
-    >>> chosen(np.array([True, True, False]), np.array([True, True, True]), [1.0, 0.2, 2.0])
+    The rule's reward functions may return None for some rollouts, such as those of another domain.
+    The success of such a rollout is its total reward, mapped by `total_range` (see `by_total`).
+
+    Args:
+        rule: Computes success from rewards; None while it is not chosen, and success is NaN.
+        range: The range mapped to [0, 1].
+        names: Names of the reward functions.
+        slope: The total reward divided by the quantity that the range maps; None if that ratio is
+            not constant.
+        weights: Weights of the reward functions; empty if they are unknown.
+        total_range: The range of the total reward; None if it is unknown.
+        partial: Functions, by number, that return None for some rollouts.
+
+    >>> names, scores_RF = ("math", "code"), np.array([[1.0, np.nan], [0.0, np.nan], [np.nan, 0.4]])
+    >>> measure = Measure(Rule((0,)), (0.0, 1.0), names, total_range=(0.0, 1.0), partial=(0, 1))
+    >>> measure.success(np.array([1.0, 0.0, 0.4]), scores_RF)
+    array([1. , 0. , 0.4])
+    """
+
+    rule: Rule | None
+    range: Range
+    names: tuple[str, ...]
+    slope: float | None = None
+    weights: tuple[float, ...] = ()
+    total_range: Range | None = None
+    partial: tuple[int, ...] = ()
+
+    def success(self, rewards_R: FloatArray, scores_RF: FloatArray) -> FloatArray:
+        """Success of each rollout in [0, 1], shape (R,); NaN if nothing was scored. Raises
+        `InputError` if the user's function does not return a success for each rollout."""
+        return self._mapped(rewards_R, scores_RF)[0]
+
+    def count_clipped(self, rewards_R: FloatArray, scores_RF: FloatArray) -> int:
+        """The number of rollouts outside the range."""
+        fixed = self.rule is not None and self.rule.fixed
+        return 0 if fixed else self._mapped(rewards_R, scores_RF)[1]
+
+    def by_total(self, rewards_R: FloatArray, scores_RF: FloatArray) -> BoolArray:
+        """Which rollouts have the total reward as success although the rule names functions, shape
+        (R,).
+
+        None of the rule's functions scored them. Or all of the rule's partial functions returned
+        None, and another partial function scored them instead.
+        """
+        functions = () if self.rule is None else self.rule.functions
+        if not functions or self.total_range is None:
+            return np.zeros(len(rewards_R), dtype=bool)
+        weighted = [f for f in range(len(self.names)) if not self.weights or self.weights[f]]
+        own = [f for f in self.partial if f in functions]
+        others = [f for f in self.partial if f not in functions and f in weighted]
+        scored_RF = ~np.isnan(scores_RF)
+        by_total_R = ~scored_RF[:, list(functions)].any(axis=1) & scored_RF[:, weighted].any(axis=1)
+        # the rule may include a function that scores every domain, such as a format
+        if own and others:
+            by_total_R |= ~scored_RF[:, own].any(axis=1) & scored_RF[:, others].any(axis=1)
+        return by_total_R & ~np.isnan(rewards_R)
+
+    def _mapped(self, rewards_R: FloatArray, scores_RF: FloatArray) -> tuple[FloatArray, int]:
+        """Success of each rollout, and the number of clipped ones."""
+        if self.rule is None:
+            return np.full(len(rewards_R), np.nan), 0
+        values_R = self.rule.values(rewards_R, scores_RF, self.names)
+        by_total_R = self.by_total(rewards_R, scores_RF)
+        if self.total_range is None or not by_total_R.any():
+            return clipped(values_R, self.range)
+        success_R, outside = clipped(np.where(by_total_R, np.nan, values_R), self.range)
+        total_R, outside_total = clipped(np.where(by_total_R, rewards_R, np.nan), self.total_range)
+        return np.where(by_total_R, total_R, success_R), outside + outside_total
+
+    @property
+    def reward_range(self) -> Range | None:
+        """The range that maps the total reward to success, if there is one."""
+        if self.slope is None:
+            return None
+        return self.slope * self.range[0], self.slope * self.range[1]
+
+    @property
+    def jump(self) -> float:
+        """The expected rise of the total reward when success goes from 0 to 1, before any rewards
+        are seen; positive.
+
+        It is the weight of the rule's functions times the width of their range. If the rule has no
+        functions with a weight, it is the width of the range of the total reward, or 1 if that is
+        unknown.
+
+        >>> names, weights = ("accuracy", "format"), (1.0, 0.2)
+        >>> Measure(Rule(functions=(0, 1)), (0.0, 1.0), names, weights=weights).jump
+        1.2
+        >>> Measure(Rule(threshold=1.0), (0.0, 1.0), names, total_range=(-1.0, 1.2)).jump
+        2.2
+        """
+        functions = () if self.rule is None else self.rule.functions
+        weight = sum(self.weights[f] for f in functions) if self.weights else 0.0
+        if weight > 0:
+            return weight * (self.range[1] - self.range[0])
+        low, high = self.reward_range or self.total_range or (0.0, 1.0)
+        return high - low
+
+
+@dataclass(eq=False)
+class Scoring:
+    """Computes success from rewards. What success is, is chosen once, and then fixed.
+
+    Args:
+        names, weights: Names and weights of the reward functions.
+        success: As in `Options`.
+        reward_range: Range of the total reward; None learns it.
+        quiet: Whether to suppress log messages, as in all processes but one.
+
+    >>> scoring = Scoring(["accuracy", "format"], [1.0, 0.5], quiet=True)
+    >>> rewards_R, scores_RF = np.array([0.5, 1.5]), np.array([[0.0, 0.5], [1.0, 0.5]])
+    >>> scoring.measure(rewards_R, scores_RF).rule
     Rule(functions=(0,), threshold=None, judge=None)
     """
-    return Rule(functions=success_functions(only_01_F & scored_F, weights))
+
+    names: Sequence[str]
+    weights: Sequence[float]
+    success: Success = None
+    reward_range: Range | None = None
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        self.names = tuple(self.names)  # the trainer's own list may grow
+        self.rule = Rule.of(self.success, self.names)
+        positive = [f for f, weight in enumerate(self.weights) if weight > 0]
+        only = len(self.names) == 1 or len(positive) == sum(map(bool, self.weights)) == 1
+        given = None
+        if self.rule is None and only:
+            self.rule = Rule(functions=tuple(positive))
+            if positive and self.reward_range is not None:
+                weight = self.weights[positive[0]]
+                given = self.reward_range[0] / weight, self.reward_range[1] / weight
+        self.range = RewardRange(given)  # of the values of functions
+        self.total = RewardRange(self.reward_range)  # of the total reward
+        self.sums = Sums()
+        self._returned = Returned.none(len(self.names))
+        self._steps = 0
+        self._said = False
+        self._first_weights = tuple(self.weights)
+
+    @property
+    def waits(self) -> bool:
+        """Whether success is not chosen yet; steps then have uniform groups, and no evidence."""
+        return self.rule is None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the success of a rollout depends on its own rewards only, from the beginning of a
+        step."""
+        if self.rule is None or self.rule.fixed:
+            return self.rule is not None
+        return (self.total if self.rule == Rule() else self.range).range is not None
+
+    def follow(self, names: Sequence[str], weights: Sequence[float]) -> None:
+        """Takes the reward functions and weights of the next step, which may differ from those of
+        the step before.
+
+        Success stays what it is, unless a function that it is about has gone. Raises `InputError`
+        if `success=` names a function that is no longer there.
+
+        >>> scoring = Scoring(["accuracy"], [1.0], quiet=True)
+        >>> scoring.follow(["format", "accuracy"], [0.5, 1.0])
+        >>> scoring.rule
+        Rule(functions=(1,), threshold=None, judge=None)
+        """
+        if tuple(names) != tuple(self.names):
+            rule = Rule.of(self.success, names)
+            if rule is None and self.rule is not None:
+                about = [self.names[f] for f in self.rule.functions]
+                places = tuple(list(names).index(name) for name in about if name in names)
+                rule = replace(self.rule, functions=places) if len(places) == len(about) else None
+            self.names, self.rule = tuple(names), rule
+            self._returned = Returned.none(len(names))
+            self._steps = 0
+            self._first_weights = tuple(weights)
+        if list(weights) != list(self.weights):  # other totals say nothing about those to come
+            self.weights = list(weights)
+            self.sums = Sums(within=self.sums.within, pairs=self.sums.pairs)
+
+    def total_rewards(self, scores_RF: FloatArray) -> FloatArray:
+        """The weighted sum of each rollout's rewards, shape (R,); NaN if every reward with a weight
+        is missing."""
+        weights_F = np.array(self.weights)
+        weighted_RF = (scores_RF * weights_F)[:, weights_F != 0]
+        return np.where(np.isnan(weighted_RF).all(axis=1), np.nan, np.nansum(weighted_RF, axis=1))
+
+    def measure(self, rewards_R: FloatArray, scores_RF: FloatArray) -> Measure:
+        """The measure of this step, from the rewards of its first round; does not change the
+        state."""
+        returned = self._returned.plus(scores_RF)
+        rule = self.rule or returned.rule(self.weights, self._steps)
+        total, in_force, slope = self.total.of(rewards_R), (0.0, 1.0), None
+        if rule == Rule():
+            in_force, slope = total, 1.0
+        elif rule is not None and not rule.fixed:
+            in_force = self.range.of(rule.values(rewards_R, scores_RF, self.names))
+            if len(self.names) == 1 and self.weights[0] > 0:
+                slope = float(self.weights[0])
+        known_R = ~np.isnan(rewards_R)
+        if not np.allclose(rewards_R[known_R], self.total_rewards(scores_RF)[known_R], atol=EQUAL):
+            # the rewards have other weights than those known here: the line is learned
+            slope = None
+        partial = tuple(np.flatnonzero(returned.partial_F).tolist())
+        weights = tuple(self.weights)
+        return Measure(rule, in_force, tuple(self.names), slope, weights, total, partial)
+
+    def learn(
+        self, measure: Measure, rewards_R: FloatArray, scores_RF: FloatArray, sums: Sums
+    ) -> None:
+        """Learns from all rounds of a finished step."""
+        self.sums = self.sums.faded().with_sums(sums)
+        self._returned = self._returned.plus(scores_RF)
+        self._steps += 1
+        if self.rule is None and measure.rule is not None:
+            self.rule = measure.rule
+            self._say_what_success_is()
+        by_total_R = measure.by_total(rewards_R, scores_RF)
+        if self.rule == Rule():
+            self.total.learn(rewards_R, self.quiet)
+            return
+        if measure.slope is None:  # a single function determines the total
+            self.total.learn(rewards_R, self.quiet or not by_total_R.any())
+        if self.rule is not None and not self.rule.fixed:
+            self.range.learn(self.rule.values(rewards_R, scores_RF, self.names), self.quiet)
+        if by_total_R.any() and self.rule is not None and not self.quiet and not self._said:
+            self._said = True
+            logger.warning(
+                "%s returned None for %d of %d rollouts that other functions scored. The success "
+                "of such rollouts is their total reward, mapped to [0, 1]. Pass a function as "
+                "success= to define it otherwise.",
+                " and ".join(self.names[f] for f in self.rule.functions),
+                by_total_R.sum(),
+                len(by_total_R),
+            )
+
+    def _say_what_success_is(self) -> None:
+        rule = self.rule
+        if self.quiet or rule is None:
+            return
+        others = [
+            f"{name} (weight {weight:g})"
+            for f, (name, weight) in enumerate(zip(self.names, self.weights, strict=True))
+            if f not in rule.functions
+        ]
+        if rule.functions:
+            logger.warning(
+                "Success, which the beliefs are about, is %s: the reward of the largest weight "
+                "that has given both 0 and 1. Advantages use the total reward. Pass success= for "
+                "another one: %s.",
+                in_words(self.names, rule),
+                ", ".join(others) or "a threshold on the total, or a function of all rewards",
+            )
+        else:
+            logger.warning(
+                "Success, which the beliefs are about, is the total reward, and a constant part "
+                "of it counts as success: no reward has given both 0 and 1 and nothing outside. "
+                "Pass success=, the name of one (%s), a threshold on the total, or a function of "
+                "all rewards.",
+                ", ".join(others),
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state in JSON types, for `load_state_dict`."""
+        return {
+            "success": None if self.rule is None else in_words(self.names, self.rule),
+            "functions": [] if self.rule is None else [self.names[f] for f in self.rule.functions],
+            # a schedule begins again with them
+            "weights": {
+                name: float(weight)
+                for name, weight in sorted(zip(self.names, self._first_weights, strict=True))
+                if weight
+            },
+            "range": self.range.state_dict(),
+            "total": self.total.state_dict(),
+            "sums": self.sums.state_dict(),
+            "steps": self._steps,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores a saved state.
+
+        Raises:
+            StateError: the state is damaged, or its success is another one: of another function, of
+                a total reward with other weights, or mapped from another range. Nothing has changed
+                then.
+        """
+        try:
+            was, functions, weights = state["success"], state["functions"], state["weights"]
+            places = tuple(self.names.index(name) for name in functions if name in self.names)
+            steps, sums = int(state["steps"]), Sums.from_state(state["sums"])
+            own, total = copy.copy(self.range), copy.copy(self.total)
+            self_states = state["range"], state["total"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(
+                f"The state does not hold the definition of success: it is damaged. {error}"
+            ) from error
+        rule, now = self.rule, self.state_dict()
+        alone = len(self.names) == 1 and len(functions) == 1 and self.success is None
+        if rule is None and was is not None and len(places) == len(functions):
+            rule = Rule(places)  # chosen by the run that saved it
+            now["success"] = in_words(self.names, rule)
+        if was is not None and now["success"] != was and not (alone and rule == Rule((0,))):
+            raise StateError(
+                f"The beliefs of the checkpoint are about {was}, this trainer's about "
+                f"{now['success'] or 'none of its functions ' + str(list(self.names))}. Pass "
+                "success= as in the run that saved it, or delete budgetalloc_state.npz from the "
+                "checkpoint to start with cold beliefs."
+            )
+        same = weights == now["weights"]
+        if not same and rule is not None and not rule.functions and rule.judge is None:
+            raise StateError(
+                "The beliefs of the checkpoint are about the total reward with the weights "
+                f"{weights}, and this trainer has {now['weights']}. Pass the weights of the run "
+                "that saved it, or delete budgetalloc_state.npz from the checkpoint to start with "
+                "cold beliefs."
+            )
+        own.load_state_dict(self_states[0])
+        if same:
+            total.load_state_dict(self_states[1])
+        self.range, self.total, self.rule, self._steps = own, total, rule, steps
+        self.sums = sums if same else Sums()  # they are about the total
 
 
-def in_words(names: list[str], rule: Rule, judge: str | None) -> str:
-    """A short description of a rule; rules with equal descriptions are the same."""
-    if judge is not None:
-        return f"the success that {judge}() returns"
+def in_words(names: Sequence[str], rule: Rule) -> str:
+    """A short description of a rule; rules with equal descriptions are the same.
+
+    >>> in_words(["accuracy", "format"], Rule((0,)))
+    'accuracy'
+    """
+    if rule.judge is not None:
+        name = getattr(rule.judge, "__qualname__", type(rule.judge).__qualname__)
+        return f"what {name}() returns"
     if rule.threshold is not None:
         return f"a total reward of at least {rule.threshold:g}"
-    if rule.functions:
-        return " and ".join(f"{names[f]}=1" for f in rule.functions)
-    return "the total reward"
-
-
-def rule_of_argument(success: Success, names: Sequence[str]) -> Rule | None:
-    """The rule given by `success=`; None if it was left out.
-
-    >>> rule_of_argument("accuracy", ["format", "accuracy"]), rule_of_argument(0.5, ["format", "accuracy"])
-    (Rule(functions=(1,), threshold=None, judge=None), Rule(functions=(), threshold=0.5, judge=None))
-    """
-    check_success(success)
-    if success is None:
-        return None
-    if callable(success):
-        if len(set(names)) < len(names):
-            raise InputError(
-                f"success= is a function of rewards by name, and {list(names)} has a name twice: "
-                "rename a function."
-            )
-        return Rule(judge=success)
-    if isinstance(success, float):
-        return Rule(threshold=success)
-    if isinstance(success, str):
-        if list(names).count(success) != 1:
-            how = "no" if success not in names else "more than one"
-            raise InputError(
-                f"success={success!r}: the trainer has {how} reward function of this name: "
-                f"{list(names)}. Pass one of "
-                "the names, or its place in the list as an int."
-            )
-        return Rule(functions=(list(names).index(success),))
-    if not 0 <= success < len(names):
-        raise InputError(
-            f"success={success!r}: the trainer has {len(names)} reward functions, {list(names)}, "
-            "counted from 0. An "
-            "int is a place in that list; a threshold on the total reward is a float, such as 1.0."
-        )
-    return Rule(functions=(int(success),))
+    return " and ".join(names[f] for f in rule.functions) or "the total reward"
 
 
 def _user_success(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> FloatArray:
@@ -186,10 +515,10 @@ def _user_success(judge: Judge, scores_RF: FloatArray, names: Sequence[str]) -> 
     try:
         success_R = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(refusal) from error
+        raise InputError(refusal, argument="success") from error
     if (
         success_R.shape != (len(scores_RF),)
         or ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).any()
     ):
-        raise InputError(refusal)
+        raise InputError(refusal, argument="success")
     return success_R

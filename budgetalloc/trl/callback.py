@@ -3,27 +3,24 @@ step."""
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial, wraps
-from typing import Any, Literal
+from typing import Any
 
 from transformers import TrainerCallback
 
+from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
-from budgetalloc.policies.advantages import Baseline, Scale, Weight
-from budgetalloc.policies.costs.prices import Seconds
+from budgetalloc.policies import Policy
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.mixture import Mixture, Rule
-from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.training.costs import Cost
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
+from budgetalloc.training.parts import Host, Part
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
-from budgetalloc.training.success import Success
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.checkpoints import newest_complete_or_error, with_load, with_save
 from budgetalloc.trl.checks import (
@@ -34,14 +31,12 @@ from budgetalloc.trl.checks import (
     no_decision,
 )
 from budgetalloc.trl.compatibility import Facts, unaligned_saves
-from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
 from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.hidden_states import hidden_states
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.policy_state import PolicyState
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
 from budgetalloc.trl.row_order import restore_order
-from budgetalloc.trl.shadow import shadow_of
 from budgetalloc.trl.step import run_step
 from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
@@ -70,71 +65,20 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         trainer: A `trl.GRPOTrainer`.
         policy: The allocation policy, `budgetalloc.adaptive()` by default; the name of a method; or
             a function that builds a policy.
-        candidates: Prompts to choose among. 1: those of the batch. k: k times as many, the others
-            drawn from the train dataset. "all": the whole train dataset. Default: the policy's
-            needs.
-        baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs,
-            but `scale` is `GRPOConfig.scale_rewards` if that is not TRL's default, "group": with
-            `scale_rewards="none"`, as in Dr. GRPO (arXiv 2503.20783), differences are not divided
-            by a deviation under any policy. A batch whose rows are unchanged keeps TRL's
-            advantages, unless one of the three is given and differs from the trainer's.
-        floor: Fewest rollouts of a prompt; by default, 2 with `candidates=1` and 0 otherwise.
-        cap: Most rollouts of a prompt; by default, 8 times `num_generations` (more if there are too
-            few prompts).
-        min_group: Smallest group that is not empty. Default: the policy's needs.
-        quantum: Counts are multiples of it.
+        parts: What else takes part in each step (`budgetalloc.Part`), such as
+            `contrib.domains.Domains("subject", {"math": (0.3, 0.5)})`.
         prompt_id: The dataset column with the ids of prompts. Default: "prompt_id" if there is one,
             else a hash of the prompt. Rows with the same id are one prompt and must have the same
             prompt text; its rollouts use them in turn.
-        success: The success of a rollout, from which the beliefs learn. A str or an int: the name
-            of a reward function, or its index in `reward_funcs`. A float: a threshold on the total
-            reward. Or a function of the rewards by function name, shape (R,) each, that returns
-            success in [0, 1], shape (R,). Default: the reward itself if there is one function. Of
-            several, those of the largest weight among the functions with values 0 and 1 only, all
-            of which must be 1; the choice is logged once. If they return None, success is the total
-            reward, mapped to [0, 1]. Advantages always use the total reward.
-        reward_range: Lowest and highest total reward, mapped to [0, 1] for the beliefs if success
-            is the total. Rewards outside are clipped for the beliefs and counted. By default the
-            range is learned. Policies that decide nothing, such as `uniform()`, ignore it.
-        fallback: Whether groups become uniform while the beliefs or the advantages of a posterior
-            baseline stay out of bounds (`training.rails`). The policy continues to learn, and
-            decides again afterwards. False only warns.
-        hint: For `policies.on_all_fail`: a function from a dataset row to the row with a hint in
-            its prompt. Rollouts with a hint belong to their prompt's group, are trained on with the
-            hint, and are logged as "ID (hinted)".
-        buffer: A `SelectiveSampleBuffer` or a `CorrectResponseBuffer` of
-            `budgetalloc.trl.experimental.buffers`, whose responses of earlier optimizer steps
-            replace rows without signal, with the log-probabilities of the model that generated
-            them. Beliefs, metrics and ledger use fresh rollouts only. Checkpoints hold its state.
-        domain: The dataset column that names the domain of a prompt, for `quotas` and `mixture`.
-        quotas: Lowest and highest share of the generated rollouts of each domain, such as {"math":
-            (0.3, 0.5)}, kept at every step and logged as `budgetalloc/share/DOMAIN`; prompts of
-            other domains, or of none, are not limited.
-        mixture: Divides each step's rollouts between the domains, within `quotas`, by what a
-            rollout there is expected to teach: "learn", "adept", or a `policies.mixture.Mixture`.
-            The policy chooses within each.
-        cost: "tokens", "seconds", prices of what rollouts report, such as {"tokens": 1, "turns":
-            50, "tool_seconds": 200} (docs/agents.md), or a function of the tokens of prompts and of
-            their expected answers (`training.costs.Price`). Expected lengths are learned per
-            prompt, and rollouts go where a token buys most. A prompt's text is paid for once per
-            group, so long prompts get groups. The prices of "seconds" are fitted to the time of the
-            trainer's steps, without callbacks, evaluations and checkpoints; such a run cannot be
-            repeated to the bit. Supported by `adaptive`, `sampled`, `knapsack` and `thompson`.
-            Default: all rollouts cost the same.
-        cost_per_step: What a step may cost on average, in the unit of `cost`, which must not be
-            "seconds". The number of rollouts stays; a price moves them to cheaper prompts while
-            steps cost more (`training.cost_budget`).
         features: By which prompts share beliefs: "text", "model", columns, `Path`s of earlier runs,
             or `Features`.
-        shadow: Another policy that watches the run and changes nothing of it. It learns from the
-            same rollouts, and metrics under `budgetalloc/shadow/` say what it would have drawn and
-            compare the advantages that it would have given. All other arguments apply to it, except
-            `hint`, `buffer` and `cost="seconds"`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The
             beginning of each prompt's text is written once, to a file next to it that ends in
             .prompts, for `budgetalloc report`.
         allow_dataset_change: Resume with another train dataset than the checkpoint's; known prompts
             keep their beliefs.
+        options: The fields of `budgetalloc.Options` by name, such as `floor=2`, `success="correct"`
+            or `metrics="all"`.
 
     Raises:
         UnsupportedError: not a `GRPOTrainer`; a version of TRL without the methods needed; an
@@ -149,81 +93,36 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         trainer: Any,
         policy: PolicyLike | None = None,
         *,
-        candidates: int | Literal["all"] | None = None,
-        baseline: Baseline | None = None,
-        scale: Scale | None = None,
-        weight: Weight | None = None,
-        floor: int | None = None,
-        cap: int | None = None,
-        min_group: int | None = None,
-        quantum: int = 1,
+        parts: Sequence[Part] = (),
         prompt_id: str | None = None,
-        success: Success = None,
-        reward_range: tuple[float, float] | None = None,
-        fallback: bool = True,
-        hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-        buffer: SelectiveSampleBuffer | CorrectResponseBuffer | None = None,
-        domain: str | None = None,
-        quotas: Shares | None = None,
-        mixture: Rule | Mixture | None = None,
-        cost: Cost = None,
-        cost_per_step: float | None = None,
         features: FeatureNames = None,
-        shadow: PolicyLike | None = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
+        **options: Any,
     ) -> None:
         check_trainer(trainer)
         self.trainer = trainer
         self.policy = policy_of("adaptive" if policy is None else policy)
-        given: dict[str, Any] = {
-            "fallback": fallback,
-            "mixture": mixture,
-            "cost_per_step": cost_per_step,
-        }
-        given |= {
-            "candidates": candidates,
-            "floor": floor,
-            "cap": cap,
-            "min_group": min_group,
-            "quantum": quantum,
-        }
-        given |= {
-            "baseline": baseline,
-            "scale": scale,
-            "weight": weight,
-            "hint": hint,
-            "buffer": buffer,
-            "cost": cost,
-        }
-        given |= {
-            "success": success,
-            "reward_range": reward_range,
-            "domain": domain,
-            "quotas": quotas,
-        }
-        self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, given)
+        self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, options)
         main = trainer.accelerator.is_main_process
         check_ledger(ledger, writes=main)
         if main and (other := other_scale(self.policy, self.options)):
             logger.warning("%s", other)
-        named = self.options.baseline is not None or shadow is not None
+        named = self.options.baseline is not None or self.options.shadow is not None
         self.prompts = Prompts(trainer.train_dataset, prompt_id, required=named)
         states = partial(hidden_states, trainer)
         self.policy = policy_with_features(
             self.policy, self.prompts, features, ledger, not main, states
         )
         names, weights = trainer.reward_func_names, trainer.reward_weights.tolist()
-        self.session = Session(self.policy, names, weights, resolved=self.options, quiet=not main)
-        self.session.shadow = shadow_of(shadow, trainer, self.session, self.prompts, given)
-        self.scoring, self.costs = self.session.scoring, self.session.costs
-        self._unobserved = check_compatible(
-            trainer, self.policy, self.options, self.prompts, ledger
+        self.session = Session(
+            self.policy, names, weights, resolved=self.options, quiet=not main, parts=parts
         )
+        self._unobserved = self._check(self.policy, self.options, ledger)
         rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
-        if self._unobserved is None:
-            check_budget(self.options, self.prompts, rollouts, group)
-        self.session.quotas = self.options.quotas_of(self.prompts, self.policy, rollouts, group)
+        check = self._check_as_if_attached
+        host = Host(self.prompts, (rollouts,), group, check, measures_seconds=True)
+        self.session.attach(host)
         self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
         self.trackers = (
             None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
@@ -237,6 +136,19 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self._training: Training | None = None
         self._held = ExitStack()  # replacements of the trainer's methods during training
         self._wrap_train(trainer)
+
+    def _check(self, policy: Policy, options: Options, ledger: Any = None) -> str | None:
+        """Raises if the policy cannot be attached; returns why it cannot observe, if so."""
+        unobserved = check_compatible(self.trainer, policy, options, self.prompts, ledger)
+        if unobserved is None:
+            rows, group = self.trainer.args.generation_batch_size, self.trainer.num_generations
+            check_budget(options, self.prompts, rows, group)
+        return unobserved
+
+    def _check_as_if_attached(self, policy: Policy, options: Options) -> None:
+        unobserved = self._check(policy, options) or self.prompts.unnamed_row()
+        if unobserved is not None:
+            raise UnsupportedError(str(unobserved))
 
     def _wrap_train(self, trainer: Any) -> None:
         """Wraps `train`, saving and loading, because TRL has no callback event for a run that
@@ -285,9 +197,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if self.reuse is not None:
             self.reuse.check_clock(state.global_step)
         self._begun = state.global_step, self.policy.estimator.step
-        self.costs.restart()
-        if isinstance(self.costs.price, Seconds):
-            self._held.enter_context(timed_steps(trainer.callback_handler, self.costs.clock))
+        for part in self.session.parts:
+            part.start()
+            if part.clock is not None:
+                self._held.enter_context(timed_steps(trainer.callback_handler, part.clock))
         if trainer.accelerator.num_processes > 1:
             check_same_arguments(trainer.accelerator, same_everywhere(self.session, self.prompts))
         path = self.ledger_path if trainer.accelerator.is_main_process else None
@@ -296,8 +209,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             [] if path is None else [LogWriter(path, state.global_step, self.prompts.texts)]
         )
         generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
-        if session.shadow is not None:
-            session.shadow.choose_from(self.prompts)
         session.pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
         merges = listed and not self.options.keep_batch and trainer.accelerator.is_main_process

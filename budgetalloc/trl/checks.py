@@ -135,7 +135,7 @@ def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) 
     if prompts.indexable and getattr(prompts.dataset, "column_names", None):
         candidates = options.bounds.on_offer(batch, len(prompts.pool))
     budget = options.bounds.budget(rollouts * options.generate, candidates, group)
-    if options.quotas is None:  # else `Quotas.check`, which knows the candidates of each domain
+    if options.domain is None:  # else the part, which knows the candidates of each domain
         budget.check(candidates)
 
 

@@ -67,15 +67,13 @@ def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
         training.trainer.num_generations,
     )
     rollouts = len(inputs) * accelerator.num_processes
-    from_loader = session.options.bounds.candidates != "all"
-    own_ids_R = gather(accelerator, training.prompts.ids(inputs)) if from_loader else []
+    own_ids_R: list[Id] = []
+    if session.from_loader:
+        own_ids_R = gather(accelerator, training.prompts.ids(inputs))
     if session.options.keep_batch:
         session.begin(own_ids_R, rollouts, group)
         yield own_ids_R, inputs
         return
-    watched_R = None
-    if session.shadow is not None and not from_loader and session.shadow.from_loader:
-        watched_R = gather(accelerator, training.prompts.ids(inputs))
     own_rows = rows_of_batch(training, inputs) if session.options.bounds.candidates == 1 else {}
 
     def compute() -> PreparedRound:
@@ -96,12 +94,10 @@ def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
             ids_R, _rows_of_round(training, ids_R, number, own_rows), bool(hinted), bool(more)
         )
 
-    for number in itertools.count():
+    for number in itertools.count():  # noqa: B007
         made = from_rank_0(
             accelerator, compute, encode, decode, rollouts * session.options.generate + 2
         )
-        if number == 0 and watched_R is not None and session.shadow is not None:
-            session.shadow.offer(watched_R, rollouts, group)
         if not made.ids_R:
             return
         yield made.ids_R, made.rows

@@ -44,8 +44,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
         ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes
     )
     scored: list[tuple[torch.Tensor, IntArray, list[list[Any]]]] = []
-    weighed = training.session.costs.reported
-    names = () if weighed is None else weighed.names
+    names = training.session.reports
     score = trainer._calculate_rewards
 
     def score_and_keep(
@@ -87,7 +86,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
     rewards_per_func, lengths_R, reported = scored[-1]
     prompt_lengths_R = None
-    if training.session.costs.price is not None:
+    if training.session.prompt_lengths:
         prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
         prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
     scores_RF = rewards_per_func.cpu().double().numpy()

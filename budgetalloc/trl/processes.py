@@ -101,12 +101,12 @@ def same_everywhere(session: Session, prompts: Prompts) -> dict[str, object]:
     return {
         "policy": policy.name,
         "seed": policy.seed,
-        "options": repr(replace(options, hint=None, success=None, cost=None)),
+        "options": repr(replace(options, hint=None, success=None, cost=None, shadow=None)),
         "cost": options.cost is not None if callable(options.cost) else options.cost,
         "success": repr(session.scoring.state_dict()),
         "hint": options.hint is not None,
         "keep": policy.keep is not None,
         "dataset": prompts.fingerprint,
         "state": f"{policy.estimator.step} steps, {len(policy.estimator)} prompts",
-        "shadow": None if session.shadow is None else session.shadow.session.policy.name,
+        "parts": [type(part).__name__ for part in session.parts],
     }

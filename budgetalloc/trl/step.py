@@ -22,7 +22,6 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     """TRL's batch to train on, with as many rows as `inputs`, and the record of the step."""
     trainer, session = training.trainer, training.session
     started, generating = time.perf_counter(), 0.0
-    session.costs.begin()
     session.follow(trainer.reward_func_names, trainer.reward_weights.tolist())
     outputs: list[dict[str, Any]] = []
     sizes: list[int] = []  # of the rounds

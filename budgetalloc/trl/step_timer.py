@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from budgetalloc.training.costs import Clock
+from budgetalloc.training.clock import Clock
 from budgetalloc.trl.patching import patched_attribute
 
 __all__ = ["timed_steps"]

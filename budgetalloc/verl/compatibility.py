@@ -85,7 +85,7 @@ def check_config(
             "groups of several decisions. Use trainer_mode=budgetalloc",
         ),
         (
-            ahead and options.quotas is not None,
+            ahead and options.domain is not None,
             f"{'quotas' if options.mixture is None else 'mixture'} in an asynchronous trainer, "
             "whose candidates are "
             "the prompts that verl submits next, and these may hold none of a domain. Use "

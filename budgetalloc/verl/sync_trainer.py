@@ -17,8 +17,8 @@ from verl.utils.debug import marked_timer
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.policies.pacing_policy import Paced
-from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.groups import Groups
+from budgetalloc.training.session import rows_to_train_on
 from budgetalloc.verl import transfer_queue
 from budgetalloc.verl.decision import rows_to_roll_out
 from budgetalloc.verl.sessions import Sessions

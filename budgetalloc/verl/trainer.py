@@ -19,6 +19,7 @@ from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.pacing_policy import possible_step_sizes
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.log_writer import LogWriter
+from budgetalloc.training.parts import Host
 from budgetalloc.training.prompt_features import policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
@@ -93,15 +94,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
                 check_rounds(self.config, self.policy, ahead=self.verl_mode != "sync")
             if shared := self.prompts.shared_ids_warning():
                 logger.warning(shared)
-        quotas = self.session.quotas = self.options.quotas_of(
-            self.prompts, self.policy, self._rollouts, self._group
-        )
-        if (shadow := self.session.shadow) is not None:
-            shadow.adopt(self.policy, self.prompts, self._rollouts, self._group)
-            shadow.choose_from(self.prompts)
-        if quotas is not None:
-            for rollouts in possible_step_sizes(self.policy, self._rollouts):
-                quotas.check(self.policy, self.options.bounds, rollouts, self._group)
+        sizes = tuple(possible_step_sizes(self.policy, self._rollouts))
+        self.session.attach(Host(self.prompts, sizes, self._group, self.settings.check_shadow))
 
     # --- a step
     # ------------------------------------------------------------------------------------------------------
@@ -122,11 +116,9 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             self.session.observe([], np.zeros((0, len(self.scoring.names))), [])
             return
         scores_RF = transfer_queue.scores(batch, sessions, self.scoring.names)
-        reported = self.session.costs.reported
-        costs_R = (
-            None if reported is None else transfer_queue.costs(batch, sessions, reported.names)
-        )
-        prompts_R = None if self.options.cost is None else sessions.prompts_R
+        names = self.session.reports
+        costs_R = transfer_queue.costs(batch, sessions, names) if names else None
+        prompts_R = sessions.prompts_R if self.session.prompt_lengths else None
         self.session.observe(
             ids_R, scores_RF, sessions.lengths_R, prompt_lengths_R=prompts_R, costs_R=costs_R
         )

@@ -216,29 +216,6 @@ def test_a_prompt_that_is_visited_at_every_step_is_stored_once():
     assert estimator.state_dict()["last"].tolist() == [79]
 
 
-@pytest.mark.parametrize(
-    ("scale", "shift", "successes"), [(0.5, 0.25, 2.5), (1.0, -2.0, 0.0), (1.0, 2.0, 4.0), (1.0, 0.0, 3.0)]
-)
-def test_the_first_visits_on_a_new_scale(scale, shift, successes):
-    estimator = BetaEstimator()
-    estimator.observe(["a"] * 4, [1, 1, 1, 0])
-    estimator.tick()
-    estimator.rescale(scale, shift)
-    assert estimator.first_visits == pytest.approx((successes, 4.0))
-
-
-@pytest.mark.parametrize(
-    ("scale", "shift", "text"),
-    [
-        *((scale, 0.0, "scale=") for scale in (0, -1, np.inf, np.nan)),
-        *((1.0, shift, "shift=") for shift in (np.inf, -np.inf, np.nan, None)),
-    ],
-)
-def test_a_scale_is_positive_and_a_shift_finite(scale, shift, text):
-    with pytest.raises(InputError, match=text):
-        BetaEstimator().rescale(scale, shift)
-
-
 @pytest.mark.parametrize("settings", [{}, {"idle": 0.9}], ids=str)
 def test_the_belief_about_a_few_prompts_is_the_same_as_among_all(settings):
     """For few prompts, only their rows are read. For many, all rows are read."""

@@ -75,15 +75,6 @@ def test_the_line_is_a_ridge_regression_on_the_other_prompts(rows):
         assert line.around_R[row] == pytest.approx(rest, abs=1e-6)
 
 
-@given(st.floats(0.01, 1), st.floats(0, 1))
-def test_rescaled(scale, shift):
-    success_R, rewards_R = np.array([0.0, 1.0, 0.5]), np.array([1.0, 4.0, -2.0])
-    moved = Sums().plus(scale * success_R + shift, rewards_R)
-    scaled = Sums().plus(success_R, rewards_R).rescaled(scale, shift)
-    about = ("n", "s", "r", "ss", "sr", "rr")
-    assert [getattr(scaled, x) for x in about] == pytest.approx([getattr(moved, x) for x in about])
-
-
 @pytest.mark.parametrize("state", [None, {}, {"n": 1}, {**Sums().state_dict(), "s": float("inf")}])
 def test_a_damaged_state(state):
     with pytest.raises(ba.StateError):

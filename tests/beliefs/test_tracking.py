@@ -160,19 +160,6 @@ def test_evidence_never_exceeds_the_rollouts_by_much_and_outcomes_pull_the_right
     assert belief.alpha_P[0] + belief.beta_P[0] < 4.6 + 1e-9
 
 
-def test_graded_successes_show_in_the_spread_and_a_new_range_moves_all():
-    estimator = ba.TrackingEstimator()
-    for _ in range(5):
-        estimator.observe(["half"] * 8 + ["coin"] * 8, [0.5] * 8 + [0, 1] * 4)
-        estimator.tick()
-    belief = estimator.belief(["half", "coin"])
-    assert belief.spread_P[0] < 0.5
-    assert belief.spread_P[1] > 0.9
-    assert belief.mean == pytest.approx([0.5, 0.5], abs=0.05)
-    estimator.rescale(0.5, 0.0)
-    assert estimator.belief(["half", "coin", "new"]).mean == pytest.approx([0.25] * 3, abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -12,23 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from one_step import rollouts_of
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.cli.commands.recipe import RECIPES
 from budgetalloc.cli.parser import parser
 from budgetalloc.policies.methods import METHODS
-from budgetalloc.policies.mixture_state import rule_of
-from budgetalloc.policies.quotas import Quotas
-from budgetalloc.training.cost_budget import CostBudget
-from budgetalloc.training.costs import Costs
-from budgetalloc.training.metrics import describe, of_advantages, of_lost
-from budgetalloc.training.open_step import Round, record
-from budgetalloc.training.rails import Rails
-from budgetalloc.training.scoring import Measure
-from budgetalloc.training.success import Rule
+from budgetalloc.training.metrics import of_advantages, of_lost
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -87,37 +77,36 @@ def test_code_that_is_not_run_compiles():
 # The keys of the metrics.
 
 
-def metrics_of(rewards_R, ids_R, *, policy=None, cost=None, **options):
+def metrics_of(rewards_R, ids_R, *, policy="adaptive", **options):
     """The metrics of a step in which the policy has seen "never" fail, "always" pass and "sometimes" do both."""
-    policy = policy or ba.uniform()
-    policy.observe(["never", "always", "sometimes", "sometimes"], [0, 1, 0, 1])
-    rewards_R = np.array(rewards_R, dtype=float)
-    tokens_R = np.ones(len(ids_R), dtype=int)
-    made = Round(list(ids_R), rewards_R, rewards_R[:, None], rewards_R, tokens_R, prompt_lengths_R=tokens_R)
-    ids_P = list(dict.fromkeys(ids_R))
-    step = policy.begin(ids_P, ba.Budget(rollouts=2 * len(ids_P)))
-    measure = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
-    batch = record([made], step, measure, Sums(), 0)
-    costs = Costs.of(cost, ba.adaptive())
-    return describe(batch, measure, **options) | costs.described(batch)
+    kinds = ["never", "always", "sometimes", "new"]
+    session = ba.Session(policy, ["reward"], pool=kinds, quiet=True, metrics="all", **options)
+    session.policy.observe(["never", "always", "sometimes", "sometimes"], [0, 1, 0, 1])
+    session.begin_among(kinds, ba.Budget(len(ids_R), floor=2), len(ids_R), 2)
+    if options:  # the rollouts of a real decision
+        session.begin([], len(ids_R), 2)
+        ids_R = session.request()
+    else:
+        session.request()
+    costs = {"costs_R": [1] * len(ids_R)} if session.reports else {}
+    session.observe(ids_R, rewards_R, np.ones(len(ids_R)), **costs)
+    return session.end().metrics
 
 
 def logged_keys():
-    """Every key of a step with groups, and of its advantages; those that the callback adds; those of trackers."""
-    kinds = ["never", "always", "sometimes", "new"]
-    quotas = Quotas({"DOMAIN": (0.0, 1.0)}, dict.fromkeys(kinds, "DOMAIN"))
-    ids_R = [name for name in kinds for _ in (0, 1)]
-    keys = set(metrics_of([0, 1] * 4, ids_R, hints=True, pool_met=0.5, quotas=quotas))
-    keys |= set(of_advantages(np.array([1.0, -1.0])))
+    """Every key of steps with all that can be asked for; those that the callback adds; those of trackers."""
+    ids_R = [name for name in ("never", "always", "sometimes", "new") for _ in (0, 1)]
+    domain = dict.fromkeys(["never", "sometimes"], "DOMAIN") | dict.fromkeys(["always", "new"], "other")
+    keys = set(metrics_of([0, 1] * 4, ids_R))
+    for mixture in ("learn", "adept"):
+        given = {"domain": domain, "mixture": mixture, "cost": {"turns": 1.0}, "cost_per_step": 9.0}
+        keys |= set(metrics_of([0, 1] * 4, ids_R, **given))
+    keys = {key for key in keys if not key.endswith("/other")}
     keys |= set(of_lost(Beta([1.0], [1.0]), Beta([1.0], [1.0])))
-    keys.add("cost/at_bound")  # tests/training/test_costs.py
-    keys |= set(CostBudget(1.0).described()) | {"cost/mean", "cost/missing"}
-    keys |= {f"mixture/{key}/DOMAIN" for rule in ("learn", "adept") for key in rule_of(rule, 2).described()}
-    keys.add("mixture/unknown")  # tests/training/test_domain_learning.py
-    keys |= set(Rails().look(rollouts_of([0.0, 1.0], ["a", "b"])))
-    keys |= set(metrics_of([0, 1], ["always", "always"], cost="tokens"))
+    keys |= {"cost/at_bound", "cost/mean", "mixture/unknown"}  # tests/contrib
+    keys |= {"hinted"}  # tests/trl/test_hints.py
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
-    keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in trl/experimental/trees
+    keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in contrib/trees
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
@@ -159,7 +148,8 @@ def test_no_key_of_the_metrics_escapes_the_test_above():
 
 
 def test_the_explained_ranges_hold():
-    metrics = metrics_of([1, 1, 0, 0], ["always", "always", "never", "sometimes"], policy=ba.knapsack())
+    kinds = ["never", "never", "always", "always", "sometimes", "sometimes", "new", "new"]
+    metrics = metrics_of([0, 0, 1, 1, 0, 1, 0, 1], kinds)
     assert metrics["explained"] > 0
     assert metrics["brier"] < metrics["brier_pool_mean"]
     advantages = ba.group_advantages([1, 0, 0, 0, 1], ["a"] * 3 + ["b"] * 2)

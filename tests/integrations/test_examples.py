@@ -16,6 +16,8 @@ from transformers import AutoTokenizer, LlamaForSequenceClassification
 
 import budgetalloc as ba
 from budgetalloc.cli.testbed.skills import WEIGHTS
+from budgetalloc.contrib.domains import Domains
+from budgetalloc.contrib.shadow import Shadow
 from budgetalloc.report import as_json, report
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -108,7 +110,7 @@ def test_domains_keep_their_shares(small, mixture):
     small = small | {"max_completion_length": 3}
     trainer = domains.build(str(WEIGHTS), data, mixture=mixture, **small)
     callback, ledger = trained(trainer, small)
-    assert (callback.session.quotas.mixture is None) == (mixture is None)
+    assert (callback.session.part(Domains).quotas.mixture is None) == (mixture is None)
     for step in (0, 1):
         chosen = [
             names[name % 3]
@@ -162,7 +164,7 @@ def test_a_shadow_and_what_it_would_change(small):
     trainer = shadow.build(str(WEIGHTS), data, **small)
     callback, _ = trained(trainer, small)
     assert callback.policy.name.startswith("uniform")
-    assert len(callback.session.shadow.session.policy.estimator) == len(callback.policy.estimator) > 0
+    assert len(callback.session.part(Shadow).session.policy.estimator) == len(callback.policy.estimator) > 0
     said = shadow.verdict(trainer.state.log_history)
     assert len(said) == 6
     assert "nan" not in " ".join(said)

@@ -1,30 +1,24 @@
 """The files that a step is written to."""
 
+from dataclasses import replace
+
 import numpy as np
 
 import budgetalloc as ba
 from budgetalloc.logs.progress import read_progress
-from budgetalloc.training.log_writer import LogWriter
-from budgetalloc.training.open_step import Round, record
-from budgetalloc.training.scoring import Scoring
-
-REWARDS_R = np.array([0.0, 3.0, 3.0])
+from budgetalloc.training.log_writer import LogWriter, append
 
 
-def opened():
-    policy, scoring = ba.thompson(), Scoring(["reward"], [1.0], quiet=True)
-    step = policy.begin(["a", "b"], ba.Budget(rollouts=4, floor=2))
-    step.request()
-    scores_RF = REWARDS_R[:, None]
-    measure = scoring.measure(REWARDS_R, scores_RF)
-    success_R = measure.success(REWARDS_R, scores_RF)
-    step.observe(["a", "b", "a"], REWARDS_R, success_R)
-    made = Round(["a", "b", "a"], REWARDS_R, scores_RF, success_R, np.array([5, 6, 7]))
-    return policy, scoring, step, record([made], step, measure, scoring.sums, trainer_step=3)
+def recorded():
+    session = ba.Session("thompson", ["reward"], pool=["a", "b"], quiet=True, floor=2)
+    session.begin([], 4, 2)
+    session.request()
+    session.observe(["a", "b", "a"], [0.0, 3.0, 3.0], [5, 6, 7])
+    return session.record(trainer_step=3)
 
 
 def test_written_is_each_rollout_the_text_of_each_prompt_once_and_the_time(tmp_path):
-    batch = opened()[-1]
+    batch = recorded()
     asked = []
 
     def texts_of(names):
@@ -45,3 +39,11 @@ def test_written_is_each_rollout_the_text_of_each_prompt_once_and_the_time(tmp_p
     )
     LogWriter(tmp_path / "ledger.jsonl", 3, texts_of)(batch)  # resumed at this step: its first lines are void
     assert len(ba.Ledger.read(tmp_path / "ledger.jsonl")) == 3
+
+
+def test_rollouts_with_a_hint_are_named_apart_and_nothing_is_predicted_of_them(tmp_path):
+    batch = replace(recorded(), hinted_R=np.array([False, False, True]))
+    append(ba.LedgerWriter(tmp_path / "ledger.jsonl"), batch)
+    log = ba.Ledger.read(tmp_path / "ledger.jsonl")
+    assert log.frame.prompt.tolist() == ["a", "b", "a (hinted)"]
+    np.testing.assert_array_equal(log.frame.predicted.to_numpy(), [0.5, 0.5, np.nan])

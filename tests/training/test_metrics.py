@@ -2,25 +2,24 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from one_step import rollouts_of
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.logs.progress import Progress
 from budgetalloc.report import comparison_report, report
 from budgetalloc.report.json_report import as_json
 from budgetalloc.report.run_comparison import Side
 from budgetalloc.training.log_writer import append
-from budgetalloc.training.metrics import describe, share_without_spread
-from budgetalloc.training.open_step import Round, record
-from budgetalloc.training.scoring import Measure
-from budgetalloc.training.success import Rule
+from budgetalloc.training.metrics import MAIN, metrics_of, share_without_spread
+from budgetalloc.training.success import Measure, Rule
 from budgetalloc.values import mixed_group
 
 rollouts = st.tuples(st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, np.nan]))
@@ -29,19 +28,23 @@ rounds_with_hints = st.lists(st.tuples(made, st.booleans()), min_size=1, max_siz
 KEYS = ("frac_mixed", "frac_all_pass", "frac_all_fail", "frac_single", "frac_tied", "frac_mixed_predicted")
 
 
-def as_round(rows, hinted):
-    rewards_R = np.array([reward for _, reward in rows])
-    return Round([name for name, _ in rows], rewards_R, rewards_R[:, None], rewards_R, np.ones(len(rows), int), hinted)
+TOTAL = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
+NONE_LOST = ba.Beta([], [])
+
+
+def described(batch, measure=TOTAL, **given):
+    return metrics_of(batch, measure, np.zeros(len(batch)), NONE_LOST, **given)
 
 
 @given(rounds_with_hints)
 def test_the_shares_of_groups_are_those_of_their_rollouts_without_a_hint(rounds):
     policy = ba.knapsack()
     policy.observe(["a", "a", 7], [1, 0, 1])
-    step = policy.begin(["a", "b", 7], ba.Budget(rollouts=6))
-    measure = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
-    batch = record([as_round(*each) for each in rounds], step, measure, Sums(), trainer_step=0)
-    metrics = describe(batch, measure)
+    rows = [(name, reward, hinted) for rows, hinted in rounds for name, reward in rows]
+    ids_R, rewards_R, hinted_R = zip(*rows, strict=True)
+    batch = rollouts_of(rewards_R, ids_R, belief_R=policy.belief(ids_R))
+    batch = replace(batch, hinted_R=np.array(hinted_R))
+    metrics = described(batch)
     groups = {}
     for name, reward, hinted in zip(batch.ids_R, batch.rewards_R.tolist(), batch.hinted_R.tolist(), strict=True):
         groups.setdefault(name, [])
@@ -85,11 +88,9 @@ def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
     scores_RF = np.array([right, tidy]).T
     scores_RF[np.isnan(scores_RF[:, 1])] = np.nan  # neither function scored the rollout
     rewards_R = scores_RF.sum(axis=1)
-    step = ba.uniform().begin(sorted(set(ids)), ba.Budget(rollouts=8))
-    made = Round(list(ids), rewards_R, scores_RF, scores_RF[:, 0], np.ones(len(ids), int))
-    measure = Measure(Rule((0,)), (0.0, 1.0), ("right", "tidy"))
-    batch = record([made], step, measure, Sums(), trainer_step=0)
-    metrics = describe(batch, measure)
+    success_R = np.where(np.isnan(rewards_R), np.nan, scores_RF[:, 0])
+    batch = replace(rollouts_of(rewards_R, ids, success_R=success_R), scores_RF=scores_RF)
+    metrics = described(batch, Measure(Rule((0,)), (0.0, 1.0), ("right", "tidy")))
     assert sum(metrics[f"frac_{kind}"] for kind in KINDS) == pytest.approx(1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.jsonl"
@@ -105,9 +106,15 @@ def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
 
 
 def test_single_rollouts_are_not_without_gradient():
-    made = as_round([("a", 1.0), ("b", 0.0)], False)
-    measure = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
-    batch = record([made], ba.uniform().begin(["a", "b"], ba.Budget(rollouts=4)), measure, Sums(), trainer_step=0)
+    batch = rollouts_of([1.0, 0.0], ["a", "b"])
     assert share_without_spread(batch) == 0.0
-    metrics = describe(batch, measure)
+    metrics = described(batch)
     assert [metrics[f"frac_{kind}"] for kind in KINDS] == [0, 0, 0, 0, 1]
+
+
+def test_the_main_metrics_are_some_of_all_and_equal_them():
+    batch = rollouts_of([1.0, 0.0, 0.0, 1.0], ["a", "a", "b", "c"])
+    every, main = described(batch, pool_met=0.5), described(batch, pool_met=0.5, every=False)
+    assert main.items() <= every.items()
+    assert set(main) == MAIN - {"lost"}
+    assert len(main) <= 10  # and `fallback` and `seconds`

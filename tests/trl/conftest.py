@@ -32,7 +32,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def attach(trainer: GRPOTrainer, *args: Any, **options: Any) -> AdaptiveGRPOCallback:
-    callback = AdaptiveGRPOCallback(trainer, *args, **options)
+    callback = AdaptiveGRPOCallback(trainer, *args, **{"metrics": "all"} | options)
     trainer.add_callback(callback)
     return callback
 

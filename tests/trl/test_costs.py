@@ -8,9 +8,10 @@ from transformers import TrainerCallback
 import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
 from budgetalloc.beliefs.state import load_state
+from budgetalloc.contrib.costs import Costs
 from budgetalloc.policies.costs.prices import Seconds
 from budgetalloc.training.belief_checkpoint import STATE_FILE
-from budgetalloc.training.costs import Clock
+from budgetalloc.training.clock import Clock
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 pytestmark = pytest.mark.slow
@@ -46,7 +47,7 @@ class Run:
             self.trainer.add_callback(make(self))
         self.callback = attach(self.trainer, policy, cap=4, **given)
         if fake_clock:
-            self.callback.costs.clock = Clock(lambda: self.elapsed)
+            self.callback.session.part(Costs).clock = Clock(lambda: self.elapsed)
         self.trainer.train(resume_from_checkpoint=resume)
         self.logs = [entry for entry in self.trainer.state.log_history if "loss" in entry]
 
@@ -72,7 +73,7 @@ def test_short_answers_get_more_rollouts_and_lengths_are_learned(build):
     plain, costed = Run(build), Run(build, cost="tokens")
     assert [len(ids) for ids in costed.steps] == [16] * 12
     assert costed.share_of_long < plain.share_of_long - 0.1
-    prompt_P, answer_P = costed.callback.costs.lengths.expected(range(24), np.full(24, 0.5))
+    prompt_P, answer_P = costed.callback.session.part(Costs).lengths.expected(range(24), np.full(24, 0.5))
     assert (prompt_P == 4).all()
     seen = np.unique(costed.steps)
     assert answer_P[seen] == pytest.approx([LONG if n % 2 else SHORT for n in seen], abs=4)
@@ -86,7 +87,7 @@ def test_short_answers_get_more_rollouts_and_lengths_are_learned(build):
 
 def test_seconds_are_fitted_to_the_steps(build):
     run = Run(build, cost="seconds", fake_clock=True)
-    prices = run.callback.costs.price
+    prices = run.callback.session.part(Costs).price
     assert isinstance(prices, Seconds)
     assert prices.prices[-1] == pytest.approx(0.25, rel=0.2)  # of a token of an answer
     assert run.share_of_long < 0.5
@@ -149,14 +150,16 @@ def test_seconds_are_those_of_the_trainers_own_steps(build, accumulated):
     within = {"on_step_begin", "on_step_end", "on_pre_optimizer_step", "on_optimizer_step", "on_log", "on_save"}
     assert within | {"on_evaluate", "on_prediction_step"} <= sleeper.events
     assert ("on_substep_end" in sleeper.events) == (accumulated > 1)
-    assert busy.callback.costs.price.steps == pytest.approx(quiet.callback.costs.price.steps, rel=1e-6)
+    assert busy.callback.session.part(Costs).price.steps == pytest.approx(
+        quiet.callback.session.part(Costs).price.steps, rel=1e-6
+    )
     assert "call_event" not in vars(busy.trainer.callback_handler)
 
 
 def test_several_optimizer_steps_of_one_generation_are_one_measurement(build):
     config = {"num_iterations": 2, "steps_per_generation": 2, "per_device_train_batch_size": 8, "max_steps": 24}
     run = Run(build, cost="seconds", fake_clock=True, before=[Sleeper], config=config)
-    price = run.callback.costs.price
+    price = run.callback.session.part(Costs).price
     assert len(price.steps) == 4  # of six generations: the first is left out, and the last is not finished
     assert price.steps[:, 4] == pytest.approx(0.5 + 0.25 * price.steps[:, 3])
 
@@ -164,7 +167,7 @@ def test_several_optimizer_steps_of_one_generation_are_one_measurement(build):
 def test_a_stall_of_one_step_in_20_changes_no_decision_much(build):
     config = {"max_steps": 30, "save_strategy": "no"}
     run = Run(build, cost="seconds", fake_clock=True, stalls={7, 27}, config=config)
-    price = run.callback.costs.price
+    price = run.callback.session.part(Costs).price
     assert np.sort(price.steps[:, 4] / (0.5 + 0.25 * price.steps[:, 3]))[-3:] == pytest.approx([1, 10, 10], rel=1e-6)
     assert price.prices[-1] == pytest.approx(0.25, rel=0.2)
     assert (price.prices > 0).all()

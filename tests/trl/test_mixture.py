@@ -7,6 +7,7 @@ from datasets import Dataset
 
 import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
+from budgetalloc.contrib.domains import Domains
 from budgetalloc.policies.mixture import Mixture
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -44,7 +45,7 @@ def test_shares_are_learned_and_logged(build, mixture):
     assert np.mean([shares["often"] for shares in steps[4:]]) > 0.4
     key, first = ("success", 1) if mixture == "learn" else ("score", 3)  # the bandit tries one domain after another
     assert len(logged(trainer, f"budgetalloc/mixture/{key}/often")) == 9 - first
-    last = callback.session.quotas.mixture.shares()
+    last = callback.session.part(Domains).quotas.mixture.shares()
     assert last["often"] > 0.4 if mixture == "learn" else max(last.values()) == pytest.approx(0.8)
 
 
@@ -58,7 +59,7 @@ def test_resumed_equals_an_uninterrupted_run(build):
     again, other, _, later = run(build, 6, resume=4, mixture="learn")
     assert later == prompts[4:]
     assert same_weights(weights(whole), weights(again))
-    assert other.session.quotas.mixture.shares() == callback.session.quotas.mixture.shares()
+    assert other.session.part(Domains).quotas.mixture.shares() == callback.session.part(Domains).quotas.mixture.shares()
 
 
 @pytest.mark.parametrize(

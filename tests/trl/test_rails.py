@@ -4,6 +4,7 @@ import pytest
 from conftest import logged, rows, trained
 
 import budgetalloc as ba
+from budgetalloc.training.rails import Rails
 
 
 @pytest.fixture
@@ -58,11 +59,11 @@ def test_a_healthy_run_never_falls_back(build, caplog):
     """Prompts differ no more than the beliefs expect: some always pass, the others never."""
     callback = run(build, ba.adaptive(seed=0), 60)
     assert of_steps(callback, "fallback") == [0.0] * 60
-    assert callback.scoring.rails.fallen is False
+    assert callback.session.part(Rails).uniform is False
     assert "uniform" not in caplog.text
 
 
 def test_uniform_has_no_rails(build):
     callback = run(build, ba.uniform(), 2)
-    assert callback.scoring.rails is None
+    assert not any(isinstance(part, Rails) for part in callback.session.parts)
     assert of_steps(callback, "fallback") == []

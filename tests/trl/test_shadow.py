@@ -12,7 +12,9 @@ from transformers import TrainerCallback
 
 import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError, policies
-from budgetalloc.training import shadow as module
+from budgetalloc.contrib import shadow as module
+from budgetalloc.contrib.costs import Costs
+from budgetalloc.contrib.shadow import Shadow
 
 _PREFIX = "budgetalloc/shadow/"
 _CLOCKS = ("_time", "_runtime", "_per_second", "/seconds")
@@ -83,11 +85,12 @@ def test_a_shadow_of_the_loaders_batch_sees_the_loaders_batch(build):
     alone.train()
     callback = attach(trainer := build(), ba.adaptive(), shadow="uniform")
     offered = []
-    offer = callback.session.shadow.offer
-    callback.session.shadow.offer = lambda own_ids, *size: (offered.append(list(own_ids)), offer(own_ids, *size))
+    shadow = callback.session.part(Shadow)
+    plan = shadow.plan
+    shadow.plan = lambda plans: (offered.append(list(plans.own_ids)), plan(plans))[1]
     trainer.train()
     batches = [[int(prompt.removesuffix("=")) for prompt in batch] for batch in loaded.prompts]
-    assert [ids for ids in offered if ids] == batches
+    assert offered == batches
     assert logged(trainer, f"{_PREFIX}prompts") == [4.0] * 4
 
 
@@ -98,7 +101,7 @@ def test_resumed_with_a_shadow_that_the_checkpoint_lacks(build, caplog):
     assert [x.getMessage() for x in caplog.records if x.name == module.__name__] == [
         "The checkpoint was made without the shadow adaptive(seed=0), which starts without beliefs."
     ]
-    assert resumed[4].session.shadow.session.policy.estimator.step == 2
+    assert resumed[4].session.part(Shadow).session.policy.estimator.step == 2
 
 
 def test_an_error_in_the_shadow_does_not_end_the_run(build, caplog):
@@ -116,8 +119,6 @@ def test_what_could_not_be_attached_cannot_watch(build):
     stream = IterableDataset.from_generator(lambda: iter([{"prompt": f"{n}=", "prompt_id": n} for n in range(24)]))
     with pytest.raises(UnsupportedError, match=r"shadow=adaptive\(seed=0\), as if it were attached: candidates='all'"):
         attach(build(stream), ba.uniform(), shadow="adaptive")
-    with pytest.raises(ba.BudgetError, match=r"shadow=knapsack.*, as if it were attached: .*cap=1"):
-        attach(build(), ba.uniform(), shadow="knapsack", cap=1, floor=0)
     policy = ba.adaptive()
     with pytest.raises(InputError, match="is the run's own policy"):
         attach(build(), policy, shadow=policy)
@@ -126,8 +127,7 @@ def test_what_could_not_be_attached_cannot_watch(build):
 def test_a_cost_and_features_are_the_shadows_too(build):
     given = {"cost": "tokens", "features": "prompt_id", "candidates": "all"}
     callback = trained(build(rows()), ba.adaptive(), shadow=policies.sampled, **given)
-    shadow = callback.session.shadow
+    shadow = callback.session.part(Shadow)
     assert shadow.errors == 0
     assert shadow.session.policy.estimator.features is callback.policy.estimator.features
-    assert shadow.session.costs.lengths.state_dict().keys() == callback.costs.lengths.state_dict().keys()
-    assert str(shadow.session.costs.state_dict()) == str(callback.costs.state_dict())
+    assert str(shadow.session.part(Costs).state_dict()) == str(callback.session.part(Costs).state_dict())

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 import budgetalloc as ba
+from budgetalloc.training.parts import Host
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.verl.decision import rows_to_roll_out
 from budgetalloc.verl.settings import Settings
@@ -69,7 +70,8 @@ def test_quotas_are_kept_whatever_the_batch_holds(candidates):
     given = {"policy": "thompson", "candidates": candidates, "domain": "subject", "quotas": shares}
     settings = Settings.read(given, deviation=True, penalty=False)
     session = settings.session
-    session.pool, session.quotas = PROMPTS.pool, session.options.quotas_of(PROMPTS, session.policy, 12, 6)
+    session.pool = PROMPTS.pool
+    session.attach(Host(PROMPTS, (12,), 6))
     session.begin(["p_1", "p_2"], 12, 6)
     counts = Counter(session.request())
     assert counts.total() == 12

@@ -5,7 +5,10 @@ import pytest
 from datasets import Dataset
 
 import budgetalloc as ba
+from budgetalloc.contrib.domains import Domains
+from budgetalloc.contrib.shadow import Shadow
 from budgetalloc.policies.mixture import Mixture
+from budgetalloc.training.parts import Host
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.verl.settings import Settings, build
 
@@ -97,11 +100,10 @@ def test_bad_settings_are_refused(given, message):
 
 
 def test_a_mixture_needs_no_quotas():
-    options = read(domain="data_source", mixture={"rule": "adept", "probe": 0.1}).session.options
-    assert (options.mixture, options.quotas) == (Mixture("adept", 0.1), {})
-    assert read(domain="data_source", mixture="learn", quotas={"math": [0.1, 0.5]}).session.options.quotas == {
-        "math": (0.1, 0.5)
-    }
+    domains = read(domain="data_source", mixture={"rule": "adept", "probe": 0.1}).session.part(Domains)
+    assert (domains.mixture, domains.shares) == (Mixture("adept", 0.1), {})
+    session = read(domain="data_source", mixture="learn", quotas={"math": [0.1, 0.5]}).session
+    assert session.part(Domains).shares == {"math": (0.1, 0.5)}
 
 
 def test_features_are_named():
@@ -111,11 +113,11 @@ def test_features_are_named():
 
 def test_a_shadow_has_the_settings_of_the_run():
     session = read(policy="uniform", shadow={"name": "adaptive", "seed": 4}, deviation=False, cap=6).session
-    watching = session.shadow.session
+    session.attach(Host())
+    watching = session.part(Shadow).session
     assert (watching.policy.seed, watching.options.bounds.candidates, watching.options.bounds.cap) == (4, "all", 6)
     assert watching.options.scale == session.options.scale == "none"
     assert watching.scoring.names == session.scoring.names
-    assert read(policy="uniform").session.shadow is None
 
 
 def test_a_shadow_adopts_features_and_quotas_and_watches_a_step():
@@ -125,11 +127,10 @@ def test_a_shadow_adopts_features_and_quotas_and_watches_a_step():
     prompts = Prompts(Dataset.from_list(rows))
     session.policy = session.policy.with_features(ba.Features.of_columns(range(8), {"kind": ["a", "b"] * 4}))
     session.pool = prompts.pool
-    session.shadow.adopt(session.policy, prompts, 16, 4)
-    session.shadow.choose_from(prompts)
-    watching = session.shadow.session
+    session.attach(Host(prompts, (16,), 4))
+    watching = session.part(Shadow).session
     assert watching.policy.estimator.features is session.policy.estimator.features
-    assert watching.quotas is not None
+    assert watching.part(Domains).quotas is not None
     session.begin([], 16, 4)
     session.observe(session.request(), [0, 1] * 8, np.ones(16))
     metrics = session.end().metrics
@@ -138,15 +139,13 @@ def test_a_shadow_adopts_features_and_quotas_and_watches_a_step():
 
 
 def test_a_shadow_that_verl_cannot_serve_is_refused():
-    with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow='uniform' chooses from the loader's batch, and a"):
-        read(shadow="uniform")
+    settings = read(shadow="uniform")
+    with pytest.raises(ba.InputError, match=r"shadow=uniform.*chooses from the loader's batch, and a"):
+        settings.session.attach(Host(check=settings.check_shadow))
     with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow='adaptive': verl decides several steps ahead"):
         Settings.read({"shadow": "adaptive"}, deviation=True, penalty=False, ahead=True)
     with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow=3: give a name"):
         read(shadow=3)
-    session = read(policy="uniform", shadow="knapsack", cap=1, floor=0).session
-    with pytest.raises(ba.BudgetError, match="cap=1"):
-        session.shadow.adopt(session.policy, None, 16, 4)
 
 
 def test_lists_of_a_configuration_become_tuples():

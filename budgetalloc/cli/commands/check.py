@@ -103,17 +103,13 @@ def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]
     from budgetalloc.trl.compatibility import Facts, unaligned_saves
 
     yield "policy", str(callback.policy)
-    yield "success", _success(callback.scoring)
+    yield "success", _success(callback.session.scoring)
     yield "first step", _first_step(callback)
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(type(callback)).parameters.items()
-        if name not in ("trainer", "policy")
-    }
+    own = {name: x for name, x in given.items() if name not in ("trainer", "policy", "options")}
     changed = [
-        f"{name}={shown(given[name])}"
-        for name in defaults
-        if given.get(name, defaults[name]) != defaults[name]
+        f"{name}={shown(value)}"
+        for name, value in (own | dict(callback.options.asked)).items()
+        if value is not None
     ]
     yield "changed", f"{', '.join(changed) or 'nothing'} (options that are not the default)"
     if warning := unaligned_saves(Facts.of(callback.trainer, callback.prompts)):
@@ -127,13 +123,11 @@ def _success(scoring: Any) -> str:
     names = list(scoring.names)
     if scoring.rule is None:
         return (
-            f"is chosen from the first rewards of {', '.join(names)}: the functions of the largest "
-            "weight that return "
-            "only 0 and 1, or else the total reward. Pass success= to name it."
+            f"is chosen once, from the rewards of {', '.join(names)}: the one of the largest "
+            "weight that has given both 0 and 1; groups are uniform until then. Pass success= to "
+            "name it."
         )
-    if scoring.success is None and len(names) == 1:
-        return f"the reward of {names[0]}"
-    return in_words(names, scoring.rule, getattr(scoring.success, "__name__", None))
+    return in_words(names, scoring.rule)
 
 
 def _first_step(callback: Any) -> str:

@@ -52,7 +52,7 @@ def check_policy(policy: Policy, options: Options) -> None:
             "or GRPOTrainer with "
             "AdaptiveGRPOCallback."
         )
-    if options.quotas is not None and options.bounds.candidates != "all":
+    if options.domain is not None and options.bounds.candidates != "all":
         what = "quotas" if options.mixture is None else "mixture"
         raise UnsupportedError(
             f"{what} with candidates={options.bounds.candidates}: the worker's candidates cycle "

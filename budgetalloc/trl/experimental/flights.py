@@ -82,7 +82,9 @@ class Flights:
         if not ids_R:
             return False
         flight.versions = dict.fromkeys(ids_R, version) | flight.versions
-        self.session.costs.clock.go()
+        for part in self.session.parts:
+            if part.clock is not None:
+                part.clock.go()
         requests = self.sampler.requests(ids_R, [self.seed, flight.number, flight.rounds])
         for number, request in zip(flight.ask(len(requests)), requests, strict=True):
             self.server.submit((flight, number, request), request.prompt_ids, request.seed)
@@ -122,7 +124,9 @@ class Flights:
         flight = self.admission.next()
         if flight is None:
             return None
-        self.session.costs.clock.stop()  # what follows is not the server's time
+        for part in self.session.parts:  # what follows is not the server's time
+            if part.clock is not None:
+                part.clock.stop()
         self.session.resume()
         came = flight.came()
         flight.completions += came

@@ -8,24 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from budgetalloc.errors import InputError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
-from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.mixture import Mixture, Rule
-from budgetalloc.policies.quotas import Shares
 from budgetalloc.training.admission import Admission, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
-from budgetalloc.training.costs import Cost
-from budgetalloc.training.downselection import rows_to_train_on
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
+from budgetalloc.training.parts import Host, Part
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.session import Session
-from budgetalloc.training.success import Success
+from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.checkpoints import step_of, with_load, with_save
 from budgetalloc.trl.experimental.compatibility import (
     check_compatible,
@@ -95,27 +90,14 @@ class AdaptiveRolloutWorker:
         reward_funcs: Callable[..., Any] | Sequence[Callable[..., Any]],
         rollouts_per_step: int | Callable[[int, int], int] | None = None,
         ahead: int | None = None,
-        candidates: int | Literal["all"] | None = None,
-        baseline: Baseline | None = None,
-        scale: Scale | None = None,
-        weight: Weight | None = None,
-        floor: int | None = None,
-        cap: int | None = None,
-        min_group: int | None = None,
-        quantum: int = 1,
         prompt_id: str | None = None,
-        success: Success = None,
-        reward_range: tuple[float, float] | None = None,
-        fallback: bool = True,
-        domain: str | None = None,
-        quotas: Shares | None = None,
-        mixture: Rule | Mixture | None = None,
-        cost: Cost = None,
         features: FeatureNames = None,
         ledger: str | os.PathLike[str] | None = None,
         allow_dataset_change: bool = False,
         tools: Any = None,
         environment_factory: Any = None,
+        parts: Sequence[Part] = (),
+        **options: Any,
     ) -> None:
         check_version()
         check_no_tools(tools, environment_factory)
@@ -125,34 +107,13 @@ class AdaptiveRolloutWorker:
         if not self.reward_funcs:
             raise InputError("reward_funcs is empty: give the functions that score a rollout.")
         # Unlike with GRPOTrainer, advantages are always computed here.
-        baseline = baseline or self.policy.needs.baseline or "group"
-        given: dict[str, Any]
-        given = {
-            "candidates": candidates,
-            "floor": floor,
-            "cap": cap,
-            "min_group": min_group,
-            "quantum": quantum,
-        }
-        given |= {
-            "baseline": baseline,
-            "scale": scale,
-            "weight": weight,
-            "cost": cost,
-            "fallback": fallback,
-        }
-        given |= {
-            "success": success,
-            "reward_range": reward_range,
-            "domain": domain,
-            "quotas": quotas,
-        }
-        given |= {"mixture": mixture}
-        self.options = Options.resolve(self.policy.needs, "group", given)
+        given = {"baseline": self.policy.needs.baseline or "group"} | options
+        self.options = Options.resolve(self.policy.needs, "group", given, trl=False)
         check_policy(self.policy, self.options)
         names = names_of(self.reward_funcs)
-        self.session = Session(self.policy, names, [1.0] * len(names), resolved=self.options)
-        self.scoring, self.costs = self.session.scoring, self.session.costs
+        self.session = Session(
+            self.policy, names, [1.0] * len(names), resolved=self.options, parts=parts
+        )
         self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
         self.features, self.ledger_path, self.allow_dataset_change = (
             features,
@@ -205,9 +166,8 @@ class AdaptiveRolloutWorker:
             args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         )
         self.session.pool, self.session.pool_size = self.prompts.pool, len(self.prompts.pool)
-        self.session.quotas = self.options.quotas_of(
-            self.prompts, self.policy, self._rows(), args.num_generations
-        )
+        sizes = (self._rows(),)
+        self.session.attach(Host(self.prompts, sizes, args.num_generations, measures_seconds=True))
         self._begin(self._rows())  # raises where the budget cannot be spent
         trainer._save_checkpoint = with_save(trainer, self._save, lambda: main)
         trainer._load_optimizer_and_scheduler = with_load(trainer, self._load, lambda: main)
@@ -269,7 +229,6 @@ class AdaptiveRolloutWorker:
             while not self._stopping.is_set():
                 if self._may_begin():
                     rows = self._rows()
-                    self.costs.begin()
                     self._begin(rows)
                     flights.begin(rows, self._version)
                 flights.wait(timeout=0 if self._may_begin() else 0.05)
@@ -341,7 +300,7 @@ class AdaptiveRolloutWorker:
             bounds.candidates * (self._planned // size) if paced else self.session.number * width
         )
         ids_P = shuffled_passes(self.session.pool, start, width, self.policy.seed)
-        generated = rows if self.session.fallen else self.options.generate * rows
+        generated = rows if self.session.uniform else self.options.generate * rows
         self.session.begin_among(ids_P, bounds.budget(generated, len(ids_P), size), rows, size)
 
     # --- checkpoints

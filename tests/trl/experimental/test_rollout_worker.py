@@ -25,6 +25,7 @@ import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
+from budgetalloc.contrib.domains import Domains
 from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.costs.pacing import Horizon, phases
 from budgetalloc.policies.pacing_policy import Paced
@@ -403,12 +404,12 @@ def test_a_mixture_learns_its_shares_and_goes_on_after_a_resume(build, ledger):
     finish(worker, trainer)
     for ids_R, _ in steps_of(ledger):
         assert 8 <= sum(name < 4 for name in ids_R) <= 12
-    assert np.isfinite(worker.session.quotas.mixture.rule.described()["success"]).all()
+    assert np.isfinite(worker.session.part(Domains).quotas.mixture.rule.described()["success"]).all()
     other = AdaptiveRolloutWorker(**given)
     build(other, dataset)
     state, about = load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
     other.session.restore(state, about)
-    assert other.session.quotas.mixture.state_dict()["mixture"] == state["mixture"]
+    assert other.session.part(Domains).quotas.mixture.state_dict()["mixture"] == state["mixture"]
     with pytest.raises(ba.UnsupportedError, match="mixture with candidates=2: the worker's candidates cycle"):
         AdaptiveRolloutWorker(candidates=2, **given)
 

@@ -109,7 +109,10 @@ def tree_advantages(
     if posterior:
         rollouts = replace(rollouts, expected_R=history.mean)
     values_R = batch_advantages(
-        rollouts, "policy" if posterior else "group", options.scale, options.weight
+        rollouts,
+        "policy" if posterior else "group",
+        options.scale or "group",
+        options.weight or "rollout",
     ).values_R
     values_R = np.where(np.isnan(batch.rewards_R), np.nan, values_R)
     evidence_R = history.mass if posterior else 0.0

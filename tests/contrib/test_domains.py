@@ -5,7 +5,8 @@ import logging
 import numpy as np
 import pytest
 
-from budgetalloc import UnsupportedError, policies
+from budgetalloc import InputError, UnsupportedError, policies
+from budgetalloc.contrib.domains import Domains
 from budgetalloc.training.session import Session
 
 SIZES = {"solved": 30, "noise": 30, "learns": 30, "hopeless": 30}
@@ -23,6 +24,10 @@ class World:
         success_R = (self.rng.random(len(ids_R)) < [self.rate[d] for d in domains]).astype(float)
         self.rate["learns"] = min(self.rate["learns"] + 1e-4 * domains.count("learns"), 0.95)
         return success_R
+
+
+def mixture_of(session):
+    return next(part for part in session.parts if isinstance(part, Domains)).quotas.mixture
 
 
 def session_of(mixture="learn", policy="adaptive", **given):
@@ -93,7 +98,7 @@ def test_the_shares_do_not_depend_on_the_order_of_rows_or_prompts():
         one.observe(ids_R, success_R, np.ones(128))
         other.observe([ids_R[at] for at in order_R], success_R[order_R], np.ones(128))
         one.end(), other.end()
-    assert one.quotas.mixture.shares() == pytest.approx(other.quotas.mixture.shares(), abs=1e-12)
+    assert mixture_of(one).shares() == pytest.approx(mixture_of(other).shares(), abs=1e-12)
 
 
 def test_prompts_of_an_unknown_domain_are_counted_and_said_once(caplog):
@@ -117,7 +122,7 @@ def test_a_step_without_rewards_teaches_nothing():
     ids_R = session.request()
     session.observe(ids_R, np.full(128, np.nan), np.ones(128))
     session.end()
-    assert len(set(session.quotas.mixture.shares().values())) == 1
+    assert len(set(mixture_of(session).shares().values())) == 1
     steps(session, World(), 2)
 
 
@@ -137,3 +142,19 @@ def test_quotas_bound_the_learned_shares():
     for _, metrics in steps(session_of(quotas={"noise": (0.25, 0.5), "learns": (0.0, 0.25)}), World(), 20):
         assert 0.25 <= metrics["share/noise"] <= 0.5
         assert metrics["share/learns"] <= 0.25
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"domain": DOMAIN}, "without quotas= or mixture="),
+        ({"quotas": {"noise": (0.1, 0.2)}}, "quotas=.* without domain="),
+        ({"mixture": "learn"}, "mixture='learn' without domain="),
+        ({"domain": {}, "mixture": "learn"}, "domain={}: give the domain of each prompt"),
+        ({"domain": "subject", "mixture": "learn"}, "domain='subject': give the domain of each prompt"),
+        ({"domain": DOMAIN, "quotas": {"noise": (0.6, 0.2)}}, "0 <= lowest <= highest <= 1"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_at_once(given, text):
+    with pytest.raises(InputError, match=text):
+        Session("adaptive", ["reward"], **given)

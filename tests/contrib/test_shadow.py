@@ -9,19 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import InputError, policies
+from budgetalloc import BudgetError, InputError, policies
 from budgetalloc.beliefs.state import load_state
-from budgetalloc.training import shadow as module
+from budgetalloc.contrib import shadow as module
+from budgetalloc.contrib.costs import Costs
+from budgetalloc.contrib.shadow import Shadow, compared_advantages, compared_counts
 from budgetalloc.training.options import Options
+from budgetalloc.training.parts import Host
 from budgetalloc.training.session import Session
-from budgetalloc.training.shadow import compared_advantages, compared_counts, options_to_watch
 
 NAMES = [f"q{k}" for k in range(12)]
 RATES = dict(zip(NAMES, np.linspace(0, 1, 12), strict=True))
 
 
 def session_of(policy="uniform", **given):
-    return Session(policy, ["reward"], **{"pool": NAMES, "quiet": True} | given)
+    return Session(policy, ["reward"], **{"pool": NAMES, "quiet": True, "metrics": "all"} | given)
+
+
+def part_of(session, kind):
+    return next(part for part in session.parts if isinstance(part, kind))
+
+
+def watching(session):
+    """The session of the shadow."""
+    return part_of(session, Shadow).session
 
 
 def step(session, number, rewards=lambda success_R: success_R, failed=False):
@@ -77,7 +88,7 @@ def test_of_equal_policies_the_shadow_decides_and_compares_as_the_run():
         assert shadow["shadow/advantage/frac_gained"] == shadow["shadow/advantage/frac_lost"] == 0
         assert shadow["shadow/advantage/mean"] == pytest.approx(shadow["shadow/advantage/mean_run"])
         assert shadow["shadow/advantage/correlation"] == pytest.approx(1.0)
-    other = session.shadow.session.policy
+    other = watching(session).policy
     assert str(session.policy.state_dict()) == str(other.state_dict())  # with the learned range of rewards
 
 
@@ -93,7 +104,7 @@ def test_the_shadow_learns_and_decides_like_a_policy_that_observed_the_same_roll
         assert ended.metrics["shadow/frac_in_batch"] == sum(wanted[name] for name in set(ids_R)) / 16
         assert ended.metrics["shadow/variance_predicted"] == pytest.approx(predicted)
         alone.observe(ids_R, ended.batch.rewards_R)
-        assert alone.belief(NAMES).mean == pytest.approx(session.shadow.session.policy.belief(NAMES).mean)
+        assert alone.belief(NAMES).mean == pytest.approx(watching(session).policy.belief(NAMES).mean)
 
 
 def test_groups_without_spread_are_what_a_shadow_gains():
@@ -120,7 +131,7 @@ def test_a_step_in_which_all_rollouts_failed_passes_for_both():
     _, ended = step(session, 1, failed=True)
     assert ended.batch is None
     assert set(ended.metrics) == {"shadow/errors", "shadow/seconds"}
-    assert session.policy.estimator.step == session.shadow.session.policy.estimator.step == 2
+    assert session.policy.estimator.step == watching(session).policy.estimator.step == 2
 
 
 def test_a_loop_without_begin_compares_advantages_only():
@@ -167,7 +178,7 @@ def test_without_a_pool_only_the_decision_is_missing():
     assert ended.metrics["shadow/errors"] == 1
     assert "shadow/prompts" not in ended.metrics
     assert "shadow/advantage/rms" in ended.metrics
-    assert len(session.shadow.session.policy.estimator) == 4
+    assert len(watching(session).policy.estimator) == 4
 
 
 def test_a_policy_cannot_watch_itself_and_names_are_checked():
@@ -176,8 +187,6 @@ def test_a_policy_cannot_watch_itself_and_names_are_checked():
         session_of(policy, shadow=policy)
     with pytest.raises(InputError, match="shadow='adaptiv': policy 'adaptiv' is unknown, did you mean adaptive"):
         session_of(shadow="adaptiv")
-    with pytest.raises(InputError, match="pass one or the other"):
-        Session("uniform", ["r"], resolved=Options.resolve(ba.uniform().needs, "none", {}), shadow="adaptive")
 
 
 @pytest.mark.parametrize(
@@ -192,22 +201,36 @@ def test_a_shadow_that_weighs_costs_learns_what_rollouts_reported(run, shadow):
         turns = {"costs_R": {"turns": [int(name[1:]) for name in ids_R]}} if cost else {}
         session.observe(ids_R, [1.0] * 16, [10] * 16, prompt_lengths_R=np.full(16, 5), **turns)
         assert session.end().metrics["shadow/errors"] == 0
-    watching = session.shadow.session
+    shadow_of = watching(session)
     if shadow == "knapsack":
-        belief = watching.policy.belief(NAMES)
-        own, runs = (each.costs.expected(NAMES, belief)[1] for each in (watching, session))
+        belief = shadow_of.policy.belief(NAMES)
+        own, runs = (part_of(each, Costs).expected(NAMES, belief)[1] for each in (shadow_of, session))
         assert own == pytest.approx(runs)  # 10 tokens, and 50 for each turn
         assert own.max() > 300
     else:
-        assert watching.options.cost is watching.options.cost_per_step is None
+        assert shadow_of.options.cost is shadow_of.options.cost_per_step is None
 
 
-def test_options_of_the_run_alone_do_not_reach_the_shadow():
-    given = {"hint": fails, "buffer": object(), "cost": "tokens", "cap": 4}
-    options = options_to_watch(ba.uniform(), "group", given)
-    assert (options.hint, options.buffer, options.cost, options.bounds.cap) == (None, None, None, 4)
-    assert options_to_watch(ba.adaptive(), "group", {"cost": "tokens"}).cost == "tokens"
-    assert options_to_watch(ba.adaptive(), "group", {"cost": "seconds"}).cost is None
+@pytest.mark.parametrize(("shadow", "cost", "kept"), [("uniform", "tokens", None), ("knapsack", "tokens", "tokens")])
+def test_options_of_the_run_alone_do_not_reach_the_shadow(shadow, cost, kept):
+    given = {"hint": fails, "buffer": object(), "cost": cost, "cap": 4, "baseline": "loo"}
+    policy = ba.adaptive(seed=0)
+    run = Session(policy, ["reward"], resolved=Options.resolve(policy.needs, "group", given))
+    part = Shadow(shadow)
+    part.attach(run, Host())
+    options = part.session.options
+    assert (options.hint, options.buffer, options.cost, options.bounds.cap) == (None, None, kept, 4)
+
+
+def test_a_shadow_that_could_not_be_attached_is_refused():
+    def check(policy, options):
+        raise BudgetError(f"{policy} does not fit")
+
+    run = session_of()
+    with pytest.raises(
+        BudgetError, match=r"shadow=adaptive\(seed=0\), as if it were attached: adaptive.* does not fit"
+    ):
+        Shadow("adaptive").attach(run, Host(check=check))
 
 
 # The state
@@ -242,7 +265,7 @@ def test_states_with_and_without_a_shadow_load_into_each_other(tmp_path, caplog)
     watched.load(tmp_path / "without.npz")
     assert "made without the shadow adaptive(seed=0), which starts without beliefs" in caplog.text
     assert watched.policy.estimator.step == 3
-    assert len(watched.shadow.session.policy.estimator) == 0
+    assert len(watching(watched).policy.estimator) == 0
 
 
 def test_a_shadow_that_does_not_fit_starts_without_beliefs_and_the_run_loads(tmp_path, caplog):
@@ -253,10 +276,10 @@ def test_a_shadow_that_does_not_fit_starts_without_beliefs_and_the_run_loads(tmp
     other.load(tmp_path / "state.npz")
     assert "starts without beliefs, because those of the checkpoint do not fit" in caplog.text
     assert other.policy.estimator.step == 1
-    assert other.shadow.session.policy.estimator.step == 0
+    assert watching(other).policy.estimator.step == 0
     assert step(other, 1)[1].metrics["shadow/errors"] == 1  # said above, and counted
     state, about = load_state(tmp_path / "state.npz")
-    session_of(shadow="adaptive").restore(state, about | {"shadow": 5})  # damaged: nothing is raised
+    session_of(shadow="adaptive").restore(state | {"shadow/scoring": 5}, about)  # damaged: nothing is raised
 
 
 # The comparisons
