@@ -30,7 +30,8 @@ FIGURES = ("foreseen", "wasted", "explained", "all_fail", "never_solved", "succe
 
 def logged(mix: str, group: int | None, steps: int = 150) -> dict[str, Any]:
     """The figures of the report on one uniform run, which is trained for that; no group: the best of the mix."""
-    from budgetalloc.cli.testbed.train import train
+    from train import train
+
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     rows = read(HERE / "results.jsonl")
@@ -47,7 +48,6 @@ def logged(mix: str, group: int | None, steps: int = 150) -> dict[str, Any]:
             learning_rate=best_rates(rows, TUNING_SEEDS)[name, mix],
             seed=0,
             **MIXES[mix].task(0),
-            eval_samples=1,
             threads=1,
             progress=False,
         )

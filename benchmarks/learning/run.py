@@ -89,15 +89,14 @@ Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, step
 
 def named(config: Config) -> str:
     """The file's name and a hash of every setting of the policy: another value is another policy."""
-    said = {
-        key: value for key, value in config.as_dict().items() if key in ("policy", "estimator", "budget", "callback")
-    }
-    return f"{Path(config.file).stem}-{hashlib.sha256(json.dumps(said).encode()).hexdigest()[:8]}"
+    said = [config.method, *map(dict, (config.arguments, config.sizes, config.callback))]
+    return f"{Path(config.file).stem}-{hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
 def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     """One training run; its curve as a line of the results file. `configs`: policies of files by their names."""
-    from budgetalloc.cli.testbed.train import train
+    from train import train
+
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     name, mix, rate, seed, steps = job
@@ -126,7 +125,6 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         learning_rate=rate,
         seed=seed,
         **task,
-        eval_samples=1,  # the exact probability is what counts
         threads=1,
         progress=False,
     )

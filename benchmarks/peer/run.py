@@ -48,7 +48,10 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
     from trl import GRPOConfig, GRPOTrainer
 
     import budgetalloc as ba
-    import budgetalloc.cli.testbed.train
+
+    sys.path.insert(0, str(ROOT / "benchmarks" / "learning"))
+    import train as testbed
+
     from budgetalloc.cli.testbed import skills
     from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -84,8 +87,7 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
             trainer.calibrate = calibrate_and_count
 
     rows = skills.pool(80, seed)
-    testbed = sys.modules["budgetalloc.cli.testbed.train"]  # makes the trainer by these two names
-    testbed.GRPOTrainer, testbed.GRPOConfig = GRPOTrainer, GRPOConfig  # type: ignore[attr-defined]
+    testbed.GRPOTrainer, testbed.GRPOConfig = GRPOTrainer, GRPOConfig  # it makes the trainer by these two names
     if arm.startswith("trl-cgrpo"):
         trained = {row["prompt_id"] for row in rows}
         fresh = [row for row in skills.pool(200, seed + 1000) if row["prompt_id"] not in trained]
@@ -110,7 +112,6 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
             rows=rows,
             held_out_rows=skills.held_out(20),
             eval_every=eval_every,
-            eval_samples=1,
             threads=1,
             progress=False,
             **ARMS[arm],

@@ -180,12 +180,14 @@ import warnings
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # a bar of widgets, which nobody needs here
 
+from train import train
+
 import budgetalloc as ba
-from budgetalloc.cli.testbed.train import train
+from budgetalloc.cli.testbed import skills
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 STEPS = 4 if SMALL else 60
-SIZES = {"pool_per_skill": 8, "held_out_per_skill": 1} if SMALL else {}
+SIZES = {"rows": skills.pool(8), "held_out_rows": skills.held_out(1)} if SMALL else {}
 live = {}
 for name, policy, rate in (("uniform", ba.uniform(seed=0), 3e-4), ("adaptive", ba.adaptive(seed=0), 3e-4)):
 

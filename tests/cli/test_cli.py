@@ -495,8 +495,9 @@ def test_a_shell_completes_commands_and_policies(log):
 
 @pytest.mark.slow
 def test_the_demo_says_before_it_trains_that_it_cannot_draw(tmp_path, capsys, monkeypatch):
-    from budgetalloc.cli.testbed import demo
     from budgetalloc.cli.testbed.curve import CurvePoint
+
+    from budgetalloc.cli.testbed import demo
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     told = []

@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from budgetalloc.cli.config import Config
-from budgetalloc.cli.log_options import bar, opened
+from budgetalloc.cli.reading import bar, opened
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.progress import Progress, read_progress
+from budgetalloc.policies.methods import policy_of
 from budgetalloc.report import Report, as_json, as_text, comparison_report, report
 from budgetalloc.report.policy_replays import POLICIES
 from budgetalloc.report.run_comparison import Side
@@ -67,9 +67,9 @@ def summary_of(args: argparse.Namespace) -> Report:
         () if args.no_replay or args.follow else tuple(dict.fromkeys(args.policy or POLICIES))
     )
     for name in policies:
-        Config.of(name)  # an unknown name is an error before the log is read
+        policy_of(name)  # an unknown name is an error before the log is read
     reading = opened(args)
-    with bar("replaying", len(policies) * args.seeds, "runs") as move:
+    with bar("replaying", len(policies) * args.seeds) as move:
         return report(
             reading,
             policies=policies,
