@@ -36,6 +36,6 @@ def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         return
     hidden = not terminal.isatty()
     with tqdm(
-        total=total, desc=what, leave=False, file=terminal, unit=" runs", disable=hidden, delay=0.1
+        total=total, desc=what, leave=False, file=terminal, unit=" runs", disable=hidden
     ) as shown:
         yield lambda done: shown.update(done - shown.n) and None

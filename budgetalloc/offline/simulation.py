@@ -20,7 +20,6 @@ from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.mixture import Mixture, Rule
 from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
 
 __all__ = ["simulate"]

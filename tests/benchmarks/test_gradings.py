@@ -102,9 +102,9 @@ def test_a_verifier_errs_in_its_share_of_cases_reproducibly_and_anew_at_each_ste
 def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
     pytest.importorskip("trl")
     from mixes import MIXES
+    from train import train  # of benchmarks/learning
 
     import budgetalloc as ba
-    from train import train  # of benchmarks/learning
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     mix = MIXES[name]

@@ -51,7 +51,8 @@ def test_mixed_shares_of_uneven_groups() -> None:
     reward = recorder.watch(make_reward())
     recorder.on_train_begin(None, SimpleNamespace(max_steps=1, global_step=0), None)
     # The rows of a group need not be neighbours.
-    ids = [prompt_id(f"{prompt}=") for prompt in "a1234 b1234 c4321 a1234 b1234 c4321 a1234 a1234".split()]
+    order = ["a1234", "b1234", "c4321", "a1234", "b1234", "c4321", "a1234", "a1234"]
+    ids = [prompt_id(f"{prompt}=") for prompt in order]
     texts = ["1234", "4321", "0000", "1234", "4321", "0000", "1234", "0000"]
     state = SimpleNamespace(global_step=0, max_steps=1)
     values = reward(completions=texts, prompt_id=ids, completion_ids=[[0] * 5] * 8, trainer_state=state)

@@ -32,11 +32,6 @@ def run(args: argparse.Namespace) -> None:
         UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a
             reward range.
     """
-    draws = _can_draw()
-    if not draws:  # before two minutes of training, not after them
-        print(
-            f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr
-        )
     config = Config.read(args.config) if args.config else Config()
     if config.callback.get("reward_range") not in (None, (0, 1)):
         raise UnsupportedError(
@@ -52,6 +47,11 @@ def run(args: argparse.Namespace) -> None:
     # A mistake in the file shows before torch and trl are loaded.
     from budgetalloc.cli.testbed.train import train
 
+    draws = _can_draw()
+    if not draws:  # before two minutes of training, not after them
+        print(
+            f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     curves: dict[str, Sequence[Point]] = {}
     for name, (policy, options) in rivals.items():

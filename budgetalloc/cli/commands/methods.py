@@ -21,13 +21,7 @@ def run(args: argparse.Namespace) -> None:
         return
     print(f"{len(METHODS)} methods, {published()} of them published.")
     names_width = max(len(m.name) for m in METHODS)
-    widths = (
-        names_width,
-        120 - names_width - 67,
-        16,
-        17,
-        26,
-    )  # in all 120, with two blanks between
+    widths = (names_width, 53 - names_width, 16, 17, 26)  # 120 with two blanks between them
     for decides, what in SECTIONS.items():
         print(f"\n{decides.capitalize()}: {what[0].lower()}{what[1:]}\n")
         cells_of = [
