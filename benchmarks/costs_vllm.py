@@ -5,7 +5,7 @@
 A small random Llama generates rollouts in vLLM's own engine, inside this process: each rollout is a request of its own,
 as TRL makes them while the callback decides, with answers of a fixed length. Seconds are of processor time, so that
 other programs matter little. Every call has prompts that no other had. Then the prices of `cost="seconds"`
-(`policies/costs/prices.py`) are fitted to the calls of each setting, and the last columns show what the fit and
+(`contrib/prices.py`) are fitted to the calls of each setting, and the last columns show what the fit and
 `cost="tokens"` expect, as shares of the dearest row.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.policies.costs.prices import Seconds
+from budgetalloc.contrib.prices import Seconds
 
 SHORT, LONG = 32, 768  # tokens of a prompt
 ANSWERS = (16, 64)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import budgetalloc as ba
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.policies.methods import CHECKED, MEANINGS, METHODS, SECTIONS, WHICH, Method, published
+from budgetalloc.methods.table import MEANINGS, METHODS, SECTIONS, Method, published
 
 ROOT = Path(__file__).parents[1]
 PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
@@ -76,7 +76,7 @@ def measure(method: Method, times: int) -> dict[str, float]:
     rng = np.random.default_rng(1)
     times_of: dict[str, float] = {}
     sizes = {"milliseconds": (PROMPTS, 4, 8, times)}
-    if method.decides == WHICH:
+    if method.decides == "which prompts":
         sizes["candidates"] = (CANDIDATES, 2, 2, max(times // 3, 2))
     for name, (prompts, visits, size, repeats) in sizes.items():
         ids_P = [f"prompt {k}" for k in range(prompts)]
@@ -122,16 +122,16 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
     times, candidates = ([known[key] for known in measured.values() if key in known] for key in TIMES)
     lines = [
-        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/policies/methods.py: do not edit. -->",
+        "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/methods: do not edit. -->",
         "",
         "# Methods",
         "",
-        f"The {len(METHODS)} allocation methods of `budgetalloc.policies`, {published()} of them published: the rule "
+        f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: the rule "
         "of each, its source, what it asks of a trainer, and [how it learned](#learning). To choose one, read "
         "[Choose a policy](docs/choose.md). p is a prompt's pass rate, n its number of rollouts.",
         "",
         "- **Source**, and what the implementation was checked against, the most reliable first. "
-        + " ".join(f"*{name.capitalize()}*: {MEANINGS[name]}" for name in CHECKED),
+        + " ".join(f"*{name.capitalize()}*: {meaning}" for name, meaning in MEANINGS.items()),
         "- **Asks of a trainer**: the arguments of `Needs` that differ from plain GRPO. *rounds*: a step generates "
         "more than once. *baseline policy*: the policy computes the baseline (`Policy.expect`).",
         "- **Graded success** (partial credit, a reward model): where a rule has p (1-p) as the variance of the "

@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.beliefs.ids import Id
 
 ROLLOUTS, SEEN = 8_192, 0.5
-POLICIES = {"adaptive": ba.adaptive, "knapsack": ba.knapsack, "vade": policies.vade}
+POLICIES = {"adaptive": ba.adaptive, "knapsack": ba.knapsack, "vade": ba.methods.vade}
 
 
 def resident() -> int:

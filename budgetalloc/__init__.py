@@ -40,7 +40,7 @@ from budgetalloc.values import hit, mixed_group, success_gain, variance
 __version__ = "0.3.0"
 
 if _typing.TYPE_CHECKING:
-    from budgetalloc import cli, offline, report, testing, trl, verl
+    from budgetalloc import cli, methods, offline, report, testing, trl, verl
 
 __all__ = [
     "Belief",
@@ -76,6 +76,7 @@ __all__ = [
     "hit",
     "knapsack",
     "load_state",
+    "methods",
     "mixed_group",
     "offline",
     "ortools",
@@ -95,7 +96,8 @@ __all__ = [
 
 # Rooms that are imported at their first use, so that `import budgetalloc` stays light.
 _LATER = {
-    name: f"budgetalloc.{name}" for name in ("cli", "offline", "report", "testing", "trl", "verl")
+    name: f"budgetalloc.{name}"
+    for name in ("cli", "methods", "offline", "report", "testing", "trl", "verl")
 }
 
 

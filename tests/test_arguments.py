@@ -20,14 +20,15 @@ import budgetalloc as ba
 from budgetalloc import testing
 from budgetalloc.beliefs import ids, rewards
 from budgetalloc.beliefs.memory import Memory
+from budgetalloc.contrib import mixture, pacing
 from budgetalloc.errors import BudgetallocError
+from budgetalloc.methods import (
+    downselect,
+    hints,
+)
+from budgetalloc.methods.table import METHODS
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
-from budgetalloc.policies import bounds, downselect, growing_groups, hints, mixture
-from budgetalloc.policies.costs import pacing
-from budgetalloc.policies.methods import METHODS
-from budgetalloc.policies.published.across_prompts import cero, coba_rl, e3, gvm, knapsack_rl, vip
-from budgetalloc.policies.published.in_rounds import dars, xrpo
-from budgetalloc.policies.published.which_prompts import brorl, categories, pvpo
+from budgetalloc.policies import bounds, rounds
 from budgetalloc.solvers import systematic
 
 BAD: dict[str, Any] = {
@@ -256,30 +257,14 @@ ROWS = [
         seed=0,
         step=0,
     ),
-    row(growing_groups.growing, then=play, policy=ba.uniform(), first=2, most=4, rounds=3),
+    row(rounds.growing, then=play, policy=ba.uniform(), first=2, most=4, rounds=3),
     row(hints.on_all_fail, then=play, policy=ba.uniform(), hint=lambda ids: None, rollouts=4),
-    row(brorl.breadth_depth, rollouts=64, group=8),
-    row(brorl.lr_scale, batch=64, base_batch=8),
-    row(dars.dars_counts, successes_P=[0, 1, 2], group=8, variant="ET", most=32),
-    row(xrpo.half_width, counts_N=[1, 2]),
-    row(xrpo.exploration, counts_N=[1, 2], total=4.0),
-    row(e3.hardness_ranks, rates_P=[0.5, 1.0]),
-    row(e3.rank_shares, ranks_P=[0.5, 1.0], rollouts=16, fewest=4, most=12),
-    row(gvm.gvm_weights, p_P=[0.5, 1.0]),
-    row(knapsack_rl.rollouts_to_mix, p_P=[0.5, 1.0], confidence=0.9, most=64),
-    row(coba_rl.capability, p_P=[0.25, 0.5], failure=0.5, kappa=4.0),
-    row(cero.log_slopes, q_P=[0.25, 0.05], exposure_P=[0, 64], speed=0.1),
-    row(vip.gradient_variance, counts_N=[2, 3], form="rloo"),
-    row(vip.variance_reduction, form="rloo"),
-    row(pvpo.pvpo_route, rates_P=[1.0, 0.5]),
-    row(categories.upper_bounds, gain_C=[0.5, 0.0], rollouts_C=[9, 0], total=9),
     # downselect
     row(downselect.mixed_first, ids_R=IDS, rewards_R=REWARDS, rows=4),
     row(downselect.balanced, ids_R=IDS, rewards_R=REWARDS, rows=4),
     row(downselect.largest_advantages, ids_R=IDS, advantages_R=REWARDS, rows=4),
     row(downselect.top_p_variance, ids_R=IDS, rewards_R=REWARDS, share=0.5, rows=4),
     row(downselect.max_variance, ids_R=IDS, values_R=REWARDS, rows=4),
-    row(downselect.d3s_schedule, progress=0.5, first=8, last=16),
     row(downselect.resample_on_correct, ids_R=IDS, rewards_R=REWARDS, rows=4, penalties_R=[0.0] * 6),
     row(downselect.extreme_pairs, ids_R=IDS, advantages_R=REWARDS, rows=4),
     row(downselect.pairwise_extremes, ids_R=IDS, advantages_R=REWARDS, rows=4),
@@ -365,7 +350,6 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
         "rows": [7],
     },
     "top_p_variance": {"share": [0]},
-    "d3s_schedule": {"progress": [1.5]},
     "growing": {"first": [0], "most": [1], "rounds": [1]},
     "on_all_fail": {"rollouts": [0], "unhinted": [4], "share": [1], "fewest": [0]},
     "Horizon": {"rollouts": [0], "steps": [0], "low": [-1]},

@@ -12,7 +12,7 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.cli.parser import parser
-from budgetalloc.policies.methods import published
+from budgetalloc.methods.table import published
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "METHODS.md", "CONTRIBUTING.md")]

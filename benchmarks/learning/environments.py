@@ -33,7 +33,6 @@ from run import read  # beside this file
 from table import with_interval
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.skills import ALPHABET, ANSWER_LENGTH, OPERATIONS, STRINGS, WEIGHTS, is_trap
 
@@ -114,9 +113,9 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "slow half": (lambda seed: ba.adaptive(seed=seed), _static(1, 4, 1, 1, 1)),
     "two thirds to d": (lambda seed: ba.adaptive(seed=seed), _static(4, 4, 2, 2, 0.25)),
     "proportional": (lambda seed: ba.adaptive(seed=seed), _static(*SIZES.values())),
-    "sec": (lambda seed: policies.sec(domain_of=environment, seed=seed), {}),
-    "dump": (lambda seed: policies.dump(domain_of=environment, seed=seed), {}),
-    "pac": (lambda seed: policies.pac(domain_of=environment, seed=seed), {}),
+    "sec": (lambda seed: ba.methods.sec(domain_of=environment, seed=seed), {}),
+    "dump": (lambda seed: ba.methods.dump(domain_of=environment, seed=seed), {}),
+    "pac": (lambda seed: ba.methods.pac(domain_of=environment, seed=seed), {}),
 }
 STATIC = ("even", "no hopeless", "slow half", "two thirds to d", "proportional")
 

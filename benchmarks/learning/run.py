@@ -38,34 +38,37 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "uniform2": (lambda seed: ba.uniform(seed=seed), {}),
     "uniform4": (lambda seed: ba.uniform(seed=seed), {}),
     "uniform16": (lambda seed: ba.uniform(seed=seed), {}),
-    "dapo": (lambda seed: policies.dapo(seed=seed), {}),
-    "knapsack_rl": (lambda seed: policies.knapsack_rl(seed=seed), {}),
-    "vade": (lambda seed: policies.vade(seed=seed), {}),
-    "cures": (lambda seed: policies.cures(seed=seed), {}),
-    "pilot_commit": (lambda seed: policies.pilot_commit(seed=seed), {}),
-    "ar3po": (lambda seed: policies.ar3po(seed=seed), {}),
-    "reinforce_ada": (lambda seed: policies.reinforce_ada(seed=seed), {}),
-    "thompson_dapo": (lambda seed: policies.dapo(order="thompson", seed=seed), {}),
+    "dapo": (lambda seed: ba.methods.dapo(seed=seed), {}),
+    "knapsack_rl": (lambda seed: ba.methods.knapsack_rl(seed=seed), {}),
+    "vade": (lambda seed: ba.methods.vade(seed=seed), {}),
+    "cures": (lambda seed: ba.methods.cures(seed=seed), {}),
+    "pilot_commit": (lambda seed: ba.methods.pilot_commit(seed=seed), {}),
+    "ar3po": (lambda seed: ba.methods.ar3po(seed=seed), {}),
+    "reinforce_ada": (lambda seed: ba.methods.reinforce_ada(seed=seed), {}),
+    "thompson_dapo": (lambda seed: ba.methods.dapo(order="thompson", seed=seed), {}),
     "thompson_group": (lambda seed: ba.thompson(seed=seed), {}),
     "thompson_posterior": (lambda seed: ba.thompson(seed=seed), {"baseline": "posterior", "scale": "rms"}),
     # Shows what the posterior baseline in groups of one does without any choice among prompts.
     "equal_singles": (lambda seed: policies.sampled(power=(0, 0), seed=seed), {}),
-    "spo": (lambda seed: policies.spo(seed=seed), {}),
+    "spo": (lambda seed: ba.methods.spo(seed=seed), {}),
     # Its first steps measure 8 rollouts of each prompt: all of a run on seen_once (4,810 prompts) and on larger pools.
-    "spo_offline": (lambda seed: policies.spo(offline=8, seed=seed), {}),
-    "spo_pp": (lambda seed: policies.spo_pp(seed=seed), {}),
-    "reinforce_pp": (lambda seed: policies.reinforce_pp(seed=seed), {}),
+    "spo_offline": (lambda seed: ba.methods.spo(offline=8, seed=seed), {}),
+    "spo_pp": (lambda seed: ba.methods.spo_pp(seed=seed), {}),
+    "reinforce_pp": (lambda seed: ba.methods.reinforce_pp(seed=seed), {}),
     # The category is the skill, which is the front of a prompt's number: four digits follow it, or eight in `growing`.
-    "pac": (lambda seed: policies.pac(domain_of=lambda x: int(x) // 10 ** (4 if int(x) < 10**6 else 8), seed=seed), {}),
-    "bots": (lambda seed: policies.bots(seed=seed), {}),  # without anchor models, which a new run does not have
-    "prime_pools": (lambda seed: policies.prime_pools(seed=seed), {}),
+    "pac": (
+        lambda seed: ba.methods.pac(domain_of=lambda x: int(x) // 10 ** (4 if int(x) < 10**6 else 8), seed=seed),
+        {},
+    ),
+    "bots": (lambda seed: ba.methods.bots(seed=seed), {}),  # without anchor models, which a new run does not have
+    "prime_pools": (lambda seed: ba.methods.prime_pools(seed=seed), {}),
     # These measure 8 rollouts of each prompt first, as spo_offline does.
-    "adarft": (lambda seed: policies.adarft(seed=seed), {}),
-    "sgpo": (lambda seed: policies.sgpo(phases=(30, 60), seed=seed), {}),
-    "a_star_po": (lambda seed: policies.a_star_po(seed=seed), {}),
-    "ebpo": (lambda seed: policies.ebpo(seed=seed), {}),
-    "aero": (lambda seed: policies.aero(seed=seed), {}),
-    "v05": (lambda seed: policies.v05(more=4, seed=seed), {}),  # the paper's 1 takes up to 13 rounds a step
+    "adarft": (lambda seed: ba.methods.adarft(seed=seed), {}),
+    "sgpo": (lambda seed: ba.methods.sgpo(phases=(30, 60), seed=seed), {}),
+    "a_star_po": (lambda seed: ba.methods.a_star_po(seed=seed), {}),
+    "ebpo": (lambda seed: ba.methods.ebpo(seed=seed), {}),
+    "aero": (lambda seed: ba.methods.aero(seed=seed), {}),
+    "v05": (lambda seed: ba.methods.v05(more=4, seed=seed), {}),  # the paper's 1 takes up to 13 rounds a step
     "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
     "adaptive_text": (lambda seed: ba.adaptive(seed=seed), {"features": "text"}),
     # The choice of prompts without the posterior baseline: groups of at least 4 with their own mean and deviation.

@@ -38,7 +38,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     from train import train
 
     from budgetalloc.trl import AdaptiveGRPOCallback
-    from budgetalloc.trl.experimental.trees import Trees
+    from budgetalloc.contrib.trees import Trees
 
     mix, settings = MIXES["chain"], ARMS[arm]
 

@@ -28,11 +28,11 @@ from budgetalloc.trl.checkpoints import last_checkpoint
 POLICIES: dict[str, tuple[Callable[[int], ba.Policy], int]] = {  # how it is made from a seed; `num_generations`
     "uniform4": (lambda seed: ba.uniform(seed=seed), 4),
     "uniform8": (lambda seed: ba.uniform(seed=seed), 8),
-    "spo": (lambda seed: policies.spo(seed=seed), 8),
+    "spo": (lambda seed: ba.methods.spo(seed=seed), 8),
     "adaptive": (lambda seed: ba.adaptive(seed=seed), 8),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), 8),
     "uniform2": (lambda seed: ba.uniform(seed=seed), 2),
-    "ar3po": (lambda seed: policies.ar3po(seed=seed), 8),
+    "ar3po": (lambda seed: ba.methods.ar3po(seed=seed), 8),
     "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), 8),
     "equal_singles": (lambda seed: policies.sampled(power=(0, 0), seed=seed), 8),  # the baseline without the choice
     "adaptive_kind": (lambda seed: ba.adaptive(seed=seed), 8),

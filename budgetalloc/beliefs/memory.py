@@ -63,7 +63,7 @@ class Memory:
     """Columns that a method updates from observed rewards, such as each prompt's last mean success.
 
     Args:
-        columns: Name and starting value of each column.
+        columns: Name and starting value of each column; a list starts a row of numbers.
         learn: Called at the end of each step with this memory and the step's `Visit`, which may be
             empty. It writes to `columns` and `numbers`.
         numbers: Name and starting value of each number that all prompts share. `learn` may add
@@ -85,7 +85,7 @@ class Memory:
 
     def __init__(
         self,
-        columns: Mapping[str, float],
+        columns: Mapping[str, float | Sequence[float]],
         learn: Learn,
         numbers: Mapping[str, float] | None = None,
         *,
@@ -97,17 +97,21 @@ class Memory:
                 raise InputError(
                     f"{name}={shown(start)}: give a mapping from names to starting values."
                 )
-            if not all(isinstance(x, (int, float)) for x in start.values()):
+            kinds = (int, float, list) if start is columns else (int, float)
+            if not all(isinstance(x, kinds) for x in start.values()):
                 raise InputError(
-                    f"{name}={shown(start)}: every starting value must be a number. NaN is allowed."
+                    f"{name}={shown(start)}: every starting value must be a number, or a list of "
+                    "numbers for a column of rows. NaN is allowed."
                 )
         check_function("learn", learn, "(memory, visit) that updates the memory")
         if rescale is not None:
             check_function("rescale", rescale, "(memory, scale, shift) that changes the memory")
         self._rescale = rescale
-        self._start = {name: float(start) for name, start in columns.items()}
+        self._start = {name: np.asarray(start, np.float64) for name, start in columns.items()}
         self._learn = learn
-        self.columns: dict[str, FloatArray] = {name: np.zeros(0) for name in self._start}
+        self.columns: dict[str, FloatArray] = {
+            name: np.zeros((0, *start.shape)) for name, start in self._start.items()
+        }
         self._numbers = {name: float(start) for name, start in (numbers or {}).items()}
         self._lowest = dict(lowest or {})
         self.numbers: dict[str, float] = dict(self._numbers)
@@ -130,9 +134,13 @@ class Memory:
         known_P = at_P >= 0
         recalled = {}
         for name, column in self.columns.items():
-            recalled[name] = np.full(len(at_P), self._start[name])
+            recalled[name] = self._new_rows(name, len(at_P))
             recalled[name][known_P] = column[at_P[known_P]]
         return recalled
+
+    def _new_rows(self, column: str, rows: int) -> FloatArray:
+        start = self._start[column]
+        return np.full((rows, *start.shape), start)
 
     def observe(
         self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray | None = None
@@ -165,8 +173,8 @@ class Memory:
         known = len(self)
         at_V = self._index.add(ids_V)
         self.columns = {
-            name: np.concatenate([columns[name], np.full(len(self) - known, start)])
-            for name, start in self._start.items()
+            name: np.concatenate([columns[name], self._new_rows(name, len(self) - known)])
+            for name in self._start
         }
         scored_V = np.bincount(group_R, minlength=len(ids_V)).astype(np.float64)
         successes_V, graded_V = (
@@ -203,7 +211,7 @@ class Memory:
     ) -> str | None:
         """The first value that is infinite, below its bound, or NaN although it did not start as
         NaN; None if none."""
-        start = self._start | self._numbers
+        start = {name: first.flat[0] for name, first in self._start.items()} | self._numbers
         for name, values in (
             *columns.items(),
             *((name, np.array([x])) for name, x in numbers.items()),
@@ -241,7 +249,9 @@ class Memory:
             about = dict(state["memory"])
             ids = distinct_ids(about["ids"])
             numbers = {str(name): float(number) for name, number in about["numbers"].items()}
-            keys = {f"memory/{name}": (len(ids),) for name in self._start}
+            keys = {
+                f"memory/{name}": (len(ids), *start.shape) for name, start in self._start.items()
+            }
             columns = dict(zip(self._start, arrays_in(state, keys, nan=keys).values(), strict=True))
             seen = [
                 (check_ids(names, "seen"), *check_outcomes(rewards, success, len(names)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from budgetalloc.contrib.pacing import pacing_plan, tuples
 from budgetalloc.errors import (
     BudgetallocError,
     InputError,
@@ -17,11 +18,11 @@ from budgetalloc.errors import (
     nearest,
     shown,
 )
+from budgetalloc.methods.table import method_of
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.methods import method_of, policy_of, tuples
-from budgetalloc.policies.pacing_policy import Paced, pacing_plan
 from budgetalloc.training.options import Options
+from budgetalloc.training.policy_like import policy_of
 
 __all__ = ["SECTIONS", "Config"]
 
@@ -78,7 +79,7 @@ class Config:
                 if key in arguments:
                     raise InputError(
                         f"{method.name} takes {key} as a function, which a file cannot hold: build "
-                        f"the policy in Python, budgetalloc.policies.{method.name}({key}=...).",
+                        f"the policy in Python, budgetalloc.methods.{method.name}({key}=...).",
                         argument=key,
                     )
             budget = dict(sections["budget"])
@@ -113,8 +114,7 @@ class Config:
         asked = {name: self.callback[name] for name in names if name in self.callback}
         bounds = self._bounds(policy)
         asked |= {"candidates": bounds.candidates, "min_group": bounds.min_group}
-        policy = replace(policy, needs=replace(policy.needs, **asked))
-        return Paced(**vars(policy), plan=self.plan) if self.plan else policy
+        return replace(policy, needs=replace(policy.needs, **asked), plan=self.plan)
 
     @property
     def bounds(self) -> Bounds:

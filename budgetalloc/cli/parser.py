@@ -192,7 +192,7 @@ def _json(add: Callable[..., Any]) -> None:
 
 
 def _names(**_: Any) -> list[str]:
-    from budgetalloc.policies.methods import METHODS
+    from budgetalloc.methods.table import METHODS
 
     return [method.name for method in METHODS]
 

@@ -1,1 +1,1 @@
-"""Parts and policies that are useful, tested, and promise less than the rest."""
+"""What is useful and tested, and promises less than the core, which imports nothing of it."""

@@ -11,6 +11,8 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.lengths import Lengths
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.contrib.pacing import DualPrice
+from budgetalloc.contrib.prices import Price, Seconds, tokens
 from budgetalloc.errors import (
     InputError,
     StateError,
@@ -20,8 +22,6 @@ from budgetalloc.errors import (
     shown,
 )
 from budgetalloc.policies import Step
-from budgetalloc.policies.costs.pacing import DualPrice
-from budgetalloc.policies.costs.prices import Price, Seconds, tokens
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.solvers.interface import check_group_costs
 from budgetalloc.training.clock import Clock
@@ -244,7 +244,7 @@ class Costs(Part):
 
     def record(self, rollouts: Rollouts, step: Step) -> Rollouts:
         """The record with `costs_R`, unless costs are seconds, whose prices change."""
-        missing = step.counted.missing()
+        missing = step.missing()
         lost_R = step.belief_of(missing)
         self._lost = float(self.expected(missing, lost_R)[1].sum()) if missing else 0.0
         return (

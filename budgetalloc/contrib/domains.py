@@ -10,13 +10,13 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.contrib.mixture import check_mixture, mixed_quotas
+from budgetalloc.contrib.mixture_rules import DomainStep
+from budgetalloc.contrib.quotas import Quotas, check_shares
 from budgetalloc.errors import InputError, UnsupportedError, check_type, shown
 from budgetalloc.policies import Step
-from budgetalloc.policies.mixture import check_mixture
-from budgetalloc.policies.mixture_rules import DomainStep
-from budgetalloc.policies.quotas import Quotas, check_shares
+from budgetalloc.policies.bounds import budget_of_groups
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.policies.uniform_groups import budget_of_groups
 from budgetalloc.training.parts import Host, Part, Plan
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Domains(Part):
                 "{'q1': 'math'}.",
                 argument="domain",
             )
-        self._session, self.quotas = session, Quotas.mixed(self.shares, domain_of, self.mixture)
+        self._session, self.quotas = session, mixed_quotas(self.shares, domain_of, self.mixture)
         if not len(session.pool):
             session.pool = Pool(domain_of)
         for rollouts in host.sizes:
@@ -113,7 +113,7 @@ class Domains(Part):
         """Raises unless the policy can keep the quotas with any batch."""
         session, policy = self._session, self._session.policy
         asked = "quotas" if self.mixture is None else "mixture"
-        place = self.quotas.arms
+        place = self.quotas.place
         if session.options.bounds.candidates == 1:
             raise UnsupportedError(
                 f"{asked} with candidates=1: a batch may hold no prompt of {next(iter(place))!r}. "

@@ -20,11 +20,11 @@ from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget
 from budgetalloc.errors import BudgetallocError, InputError, shown
 from budgetalloc.policies import Step
-from budgetalloc.policies.methods import PolicyLike, policy_of
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import of_advantages
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part, Plan
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 

@@ -26,7 +26,7 @@ from budgetalloc.offline.replay_metrics import ReplayMonitor
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.methods import PolicyLike, policy_of
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 
 __all__ = ["FIGURES", "Progress", "compare", "comparisons", "summarise"]
 

@@ -12,14 +12,14 @@ from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
 from budgetalloc.budget import Budget, rollouts_alone
+from budgetalloc.contrib.mixture import Mixture, Rule
+from budgetalloc.contrib.quotas import Shares
 from budgetalloc.errors import InputError, check_function, check_integer, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.mixture import Mixture, Rule
-from budgetalloc.policies.quotas import Shares
 from budgetalloc.policies.rollouts import Rollouts
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.session import Session
 
 __all__ = ["simulate"]

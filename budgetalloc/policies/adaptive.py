@@ -11,18 +11,32 @@ from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_flag, check_integer, check_number, shown
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    check_flag,
+    check_integer,
+    check_number,
+    shown,
+)
 from budgetalloc.policies.advantages import Scale
-from budgetalloc.policies.composition import spend
-from budgetalloc.policies.costs.prices import least_groups
-from budgetalloc.policies.growing_groups import growing
-from budgetalloc.policies.interface import Needs, View
+from budgetalloc.policies.bounds import budget_of_groups
+from budgetalloc.policies.composition import least_groups, spend, top
+from budgetalloc.policies.interface import Decide, Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import top
+from budgetalloc.policies.rounds import growing
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 
-__all__ = ["IDLE", "PRIOR", "adaptive", "first_groups", "sampled", "towards_unsolved"]
+__all__ = [
+    "IDLE",
+    "PRIOR",
+    "adaptive",
+    "first_groups",
+    "sampled",
+    "towards_unsolved",
+    "uniform_groups",
+]
 
 IDLE = 0.98  # discount of the evidence at each step
 PRIOR = (0.3, 0.3)
@@ -51,11 +65,9 @@ def sampled(
     (2511.18902): mastered prompts get few rollouts, prompts with rare successes many. The Thompson
     draw of p explores prompts with little evidence.
 
-    There is no importance weighting: every rollout has the same weight in the loss. The expected
-    gradient of a step is therefore that of a weighted mean of the success rates. The weights are
-    those of the draw, divided by each prompt's deviation if the advantages are. At known rates,
-    power (1, 2) and scaled advantages the weight is sqrt(1-p). `weight="prompt"` of
-    `group_advantages` equalises the prompts that were drawn; it does not undo the draw.
+    There is no importance weighting: the expected gradient of a step is that of a mean of the
+    success rates with the weights of the draw, divided by each prompt's deviation if the advantages
+    are. At known rates, power (1, 2) and scaled advantages the weight is sqrt(1-p).
 
     The posterior baseline allows groups of one: a step can cover as many prompts as it has
     rollouts. Evidence is discounted at every step rather than at a visit, because a visit may be a
@@ -68,8 +80,8 @@ def sampled(
     quotas, and then drawn in each domain.
 
     Of a pool of more than 131,072 prompts, and more than 128 for each rollout, a step sees about so
-    many, drawn anew at each step. The chances of a prompt are those of a draw from the whole pool,
-    and the decision is several times as fast. Under quotas or a limit of tokens it sees all.
+    many, drawn anew at each step, with the chances of a draw from the whole pool. Under quotas or a
+    limit of tokens it sees all.
 
     Args:
         power: i and j, integers from 0 to 16.
@@ -80,11 +92,11 @@ def sampled(
             and at least `groups`. Advantages are then divided by the expected deviation of the
             prompt (scale "group"). With 0, all prompts may get single rollouts, and advantages are
             divided by their root mean square (scale "rms").
-        estimator: Keeps the beliefs in place of a `BetaEstimator` of the four arguments above, such
-            as a `TrackingEstimator`.
+        estimator: Keeps the beliefs, such as a `TrackingEstimator`, in place of a `BetaEstimator`
+            of prior, discount and idle.
         unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p
             instead, from 0 to 1. Above 0, so are all rollouts of unvisited prompts. Shared beliefs
-            otherwise treat a class of unsolved prompts as hopeless, and give it too few rollouts.
+            otherwise treat a class of unsolved prompts as hopeless.
         explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It also
             reaches prompts whose weight is near 0.
         seed: Seeds the draws.
@@ -107,10 +119,8 @@ def sampled(
         ) from error
     check_flag("draw", draw)
     check_integer("groups", groups, 0, 4)
-    unsolved, explore = (
-        check_number("unsolved", unsolved, 0, 1),
-        check_number("explore", explore, 0, 1),
-    )
+    unsolved = check_number("unsolved", unsolved, 0, 1)
+    explore = check_number("explore", explore, 0, 1)
     if estimator is None:
         estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
         beliefs = f"prior={prior!r}, discount={discount}, idle={idle}"
@@ -129,9 +139,8 @@ def sampled(
             weights_P *= belief.spread_P
         np.sqrt(weights_P, out=weights_P)
         if unsolved:
-            weights_P = towards_unsolved(
-                weights_P, np.sqrt(belief.moment(0, 2)), view.cold_P, unsolved
-            )
+            failure_P = np.sqrt(belief.moment(0, 2))
+            weights_P = towards_unsolved(weights_P, failure_P, view.cold_P, unsolved)
         least_P: IntArray | int = 1
         if (costs := view.priced) is not None:
             prompt_costs_P, costs_P = costs
@@ -152,12 +161,9 @@ def sampled(
         def drawn(rows: slice | IntArray, rollouts: int) -> IntArray:
             weights, least = weights_P[rows], least_P if isinstance(least_P, int) else least_P[rows]
             if groups:
-                least = np.maximum(
-                    least,
-                    first_groups(
-                        mass_P[rows], len(weights) + view.left_out, rollouts, idle, groups
-                    ),
-                )
+                prompts = len(weights) + view.left_out
+                sizes = first_groups(mass_P[rows], prompts, rollouts, idle, groups)
+                least = np.maximum(least, sizes)
             alone = replace(budget, rollouts=rollouts, quotas=None)
             if isinstance(least, int):
                 return systematic(weights, alone, view.rng)
@@ -165,10 +171,8 @@ def sampled(
 
         if budget.quotas is None:
             return drawn(slice(None), budget.rollouts)
-        domains, counts_P = (
-            Domains.of(view.domains_P, budget),
-            np.zeros(len(view.ids_P), dtype=np.int64),
-        )
+        domains = Domains.of(view.domains_P, budget)
+        counts_P = np.zeros(len(view.ids_P), dtype=np.int64)
         total_D = totals_of_domains(weights_P, domains, view.rng).tolist()
         for rows, rollouts in zip(domains.rows_D, total_D, strict=True):
             if rollouts:
@@ -177,8 +181,10 @@ def sampled(
 
     scale: Scale = "group" if groups else "rms"
     needs = Needs("all", baseline="posterior", scale=scale, min_group=1, costs=True, part=True)
-    settings = f"power={power}, draw={draw}, {beliefs}, groups={groups}, unsolved={unsolved}, explore={explore}"
-    name = f"sampled({settings}, seed={seed})"
+    name = (
+        f"sampled(power={power}, draw={draw}, {beliefs}, groups={groups}, unsolved={unsolved}, "
+        f"explore={explore}, seed={seed})"
+    )
     return Policy(name, decide, estimator, seed, needs)
 
 
@@ -188,7 +194,8 @@ def towards_unsolved(
     """Weights of which this share is proportional to the failure rates 1 - p; all of it for prompts
     never visited.
 
-    >>> towards_unsolved(np.array([3.0, 1.0, 0.0]), np.array([0.5, 0.5, 0.8]), np.array([False, False, True]), 0.5)
+    >>> weights_P, failure_P = np.array([3.0, 1.0, 0.0]), np.array([0.5, 0.5, 0.8])
+    >>> towards_unsolved(weights_P, failure_P, np.array([False, False, True]), 0.5)
     array([0.625, 0.375, 0.8  ])
     """
     mixed_P = failure_P.copy()
@@ -217,12 +224,11 @@ def first_groups(
         idle: Discount of the evidence at each step.
         least: Smallest group of a prompt with a mass below 1.6.
 
-    >>> first_groups(np.array([0.6, 1.0, 1.5, 1.6]), 32400, 256, 0.98, least=1)  # a quarter is left, at the least
+    >>> first_groups(np.array([0.6, 1.0, 1.5, 1.6]), 32400, 256, 0.98, least=1)  # a quarter is left
     array([4, 2, 1, 1])
-    >>> first_groups(np.array([0.6, 1.0, 1.5, 1.6]), 2080, 256, 0.98, least=2)  # 0.85 are left
-    array([2, 2, 2, 1])
     """
-    left, groups_P = max(idle ** (prompts / rollouts), 0.25), np.empty(len(mass_P), dtype=np.int64)
+    left = max(idle ** (prompts / rollouts), 0.25)
+    groups_P = np.empty(len(mass_P), dtype=np.int64)
     for block in blocks(len(mass_P)):
         lacking_B = _ENOUGH - mass_P[block]
         groups_P[block] = np.clip(np.rint(lacking_B / left), np.where(lacking_B > 0, least, 1), 4)
@@ -237,9 +243,8 @@ def adaptive(
 
     A prompt with history gets single rollouts, a prompt without history a group of 2, or of up to 4
     in a pool so large that history fades before a prompt returns (`first_groups`). The policy asks
-    a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`. Its
-    settings are fixed to those of the learning benchmark (`benchmarks/learning`); `sampled` has
-    them as arguments.
+    a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`.
+    `sampled` has its settings as arguments.
 
     Args:
         features: Features of the prompts, by which they share what is learned. The beliefs are then
@@ -262,10 +267,34 @@ def adaptive(
     """
     usual = sampled(groups=2, explore=explore, seed=seed)
     given = f"explore={explore}, " if explore else ""
-    policy = replace(
-        usual,
-        name=f"adaptive({given}seed={seed})",
-        decide_with_features=sampled(groups=2, unsolved=0.5, explore=explore, seed=seed).decide,
-    )
+    featured = sampled(groups=2, unsolved=0.5, explore=explore, seed=seed).decide
+    name = f"adaptive({given}seed={seed})"
+    policy = replace(usual, name=name, decide_with_features=featured)
     policy = policy if features is None else policy.with_features(features)
     return policy if check_integer("rounds", rounds, 1) == 1 else growing(policy, rounds=rounds)
+
+
+def uniform_groups(size: int) -> Decide:
+    """The rule of uniform GRPO: groups of this size, of prompts drawn uniformly at random.
+
+    With a floor all prompts get equal counts. Groups are halved until quotas can be kept.
+
+    >>> import budgetalloc as ba
+    >>> policy, budget = ba.adaptive(), ba.Budget(rollouts=8, floor=0, min_group=1)
+    >>> sorted(policy.begin(range(9), budget, decide=uniform_groups(4)).request().tolist())
+    [0, 0, 0, 0, 0, 0, 0, 4, 4]
+    """
+    alike = sampled(power=(0, 0), draw=False).decide
+
+    def decide(view: View) -> IntArray | Rounds:
+        least = size
+        while True:
+            budget = budget_of_groups(least, view.budget)
+            try:
+                return alike(replace(view, budget=budget, costs_P=None, prompt_costs_P=None))
+            except BudgetError:
+                if budget.smallest_group <= view.budget.smallest_group:
+                    raise
+            least //= 2
+
+    return decide

@@ -1,6 +1,6 @@
 """Group-relative advantages for groups of any size."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -48,24 +48,29 @@ def group_advantages(
     Args:
         rewards_R: Rewards, shape (R,).
         ids_R: The prompt of each rollout, shape (R,).
-        baseline: "group", the mean of the group (GRPO, arXiv 2402.03300); a group of one gets 0.
-            "loo", the mean of the others in the group (RLOO, arXiv 2402.14740); a group of one gets
-            0. "batch", the mean of all rewards (REINFORCE++, arXiv 2501.03262). It supports groups
-            of one. "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b)
-            the belief before this step. It does not depend on the rollout's own reward, hence it is
-            unbiased, and it supports groups of one. With `round_R`, the others are those of the
-            same and of earlier rounds. "policy", a rule of the policy's own, for trainers: here
-            pass its result, `step.expected_success(...)`. An array, shape (R,): the baseline of
-            each rollout.
-        scale: "none". "group", divided by the standard deviation of the group. Under "posterior"
-            this is the Bernoulli deviation sqrt(m(1-m)) of the baseline m, at least that of m =
-            0.05, which does not depend on the rollout's own reward either. "batch", divided by the
-            standard deviation of all rewards, as TRL's `scale_rewards="batch"`. "rms", divided by
-            the root mean square of all advantages. "whiten", minus the mean of all advantages, then
-            divided by their standard deviation (SPO, arXiv 2509.13232; REINFORCE++).
-            "whiten_tokens", the same with every rollout counted once for each of its L tokens
-            (SPO++, arXiv 2608.24870, eq. 5): the mean is sum L A / sum L, the variance sum L (A -
-            mean)^2 / (sum L - 1). Use it if the loss averages over tokens.
+        baseline:
+            - "group", the mean of the group (GRPO, arXiv 2402.03300); a group of one gets 0.
+            - "loo", the mean of the others in the group (RLOO, 2402.14740); a group of one gets 0.
+            - "batch", the mean of all rewards (REINFORCE++, 2501.03262); groups of one are fine.
+            - "posterior", `(a + sum of the other rewards) / (a + b + n - 1)` with Beta(a, b) the
+              belief before this step. It does not depend on the rollout's own reward, hence it is
+              unbiased, also for groups of one.
+            - "policy", a rule of the policy's own, for trainers. Here pass its result,
+              `step.expected_success(...)`.
+            - An array, shape (R,): the baseline of each rollout.
+        scale:
+            - "none".
+            - "group", divided by the standard deviation of the group. Under "posterior" this is the
+              Bernoulli deviation sqrt(m(1-m)) of the baseline m, at least that of m = 0.05, which
+              does not depend on the rollout's own reward either.
+            - "batch", divided by the standard deviation of all rewards, as TRL's
+              `scale_rewards="batch"`.
+            - "rms", divided by the root mean square of all advantages.
+            - "whiten", minus the mean of all advantages, then divided by their standard deviation
+              (SPO, 2509.13232; REINFORCE++).
+            - "whiten_tokens", the same with every rollout counted once for each of its L tokens
+              (SPO++, 2608.24870, eq. 5): the mean is sum L A / sum L, the variance sum L (A -
+              mean)^2 / (sum L - 1). Use it if the loss averages over tokens.
         weight: "rollout", every rollout has the same weight. "prompt", every prompt has: rows are
             multiplied by mean count / count. With "posterior" and no scale, the expected gradient
             then does not depend on the counts; with "loo", it does not among counts of at least 2.
@@ -76,8 +81,8 @@ def group_advantages(
         lengths_R: For "whiten_tokens": the tokens of each rollout, at least 0, shape (R,).
         round_R: For "posterior": the round of each rollout, integers from 0, shape (R,), if a
             policy decided in rounds. Whether a prompt gets more rollouts then depends on its
-            outcomes, and a baseline that later rounds enter is biased. The baselines "group", "loo"
-            and "batch" are biased then in any case.
+            outcomes, and a baseline that later rounds enter is biased, as "group", "loo" and
+            "batch" are in any case.
 
     Returns:
         Advantages, shape (R,).
@@ -88,20 +93,16 @@ def group_advantages(
 
     >>> group_advantages([1, 0, 0, 0, 1], ["a", "a", "a", "a", "b"], scale="none")
     array([ 0.75, -0.25, -0.25, -0.25,  0.  ])
-    >>> group_advantages([0, 0, 1], ["a", "a", "b"], baseline="posterior", scale="none",
-    ...                  belief_R=Beta([3, 3, 1], [3, 3, 1]))  # before this step, both succeeded half the time
+    >>> belief_R = Beta([3, 3, 1], [3, 3, 1])  # before this step, both succeeded half the time
+    >>> group_advantages([0, 0, 1], ["a", "a", "b"], "posterior", "none", belief_R=belief_R)
     array([-0.42857143, -0.42857143,  0.5       ])
-    >>> group_advantages([1, 0, 0, 0], ["a", "b", "c", "d"], "batch", "whiten").round(2)  # (0.75, -0.25, ...) / 0.5
+    >>> group_advantages([1, 0, 0, 0], ["a", "b", "c", "d"], "batch", "whiten").round(2)
     array([ 1.5, -0.5, -0.5, -0.5])
-    >>> group_advantages([1, 0, 0, 0], ["a", "b", "c", "d"], "batch", "whiten_tokens", lengths_R=[3, 1, 1, 1]).round(2)
-    array([ 0.91, -0.91, -0.91, -0.91])
     """
     ids = check_ids(ids_R, "ids_R")
-    rewards = (
-        check_rewards(rewards_R, len(ids))
-        if _is(baseline, "posterior")
-        else as_rewards(rewards_R, len(ids))
-    )
+    named = baseline if isinstance(baseline, str) else ""
+    checked = check_rewards if named == "posterior" else as_rewards
+    rewards = checked(rewards_R, len(ids))
     check_choice("scale", scale, get_args(Scale))
     check_choice("weight", weight, get_args(Weight))
     _, group_R = factorize(ids)
@@ -111,13 +112,13 @@ def group_advantages(
     sum_R = _group_sum(known, group_R)
     others_R = np.maximum(n_R - 1, 1)
 
-    if _is(baseline, "group"):
+    if named == "group":
         base_R = sum_R / np.maximum(n_R, 1)
-    elif _is(baseline, "loo"):
+    elif named == "loo":
         base_R = np.where(n_R > 1, (sum_R - known) / others_R, known)
-    elif _is(baseline, "posterior"):
+    elif named == "posterior":
         base_R = posterior_mean(rewards, group_R, belief_R, _rounds(round_R, len(ids)))
-    elif _is(baseline, "batch"):
+    elif named == "batch":
         base_R = np.full(len(ids), known.sum() / max(scored_R.sum(), 1))
     else:
         base_R = _given(baseline, len(ids))
@@ -130,10 +131,10 @@ def group_advantages(
         advantages = advantages / (np.std(rewards[scored_R], ddof=1) + EPS)
     elif scale == "rms" and scored_R.any():
         advantages = advantages / (np.sqrt(np.mean(advantages[scored_R] ** 2)) + EPS)
-    elif scale == "group" and _is(baseline, "posterior"):
+    elif scale == "group" and named == "posterior":
         advantages = advantages / (np.sqrt(bernoulli_variance(base_R)) + EPS)
     elif scale == "group":
-        if not (_is(baseline, "group") or _is(baseline, "loo")) and (n_R[scored_R] == 1).any():
+        if named not in ("group", "loo") and (n_R[scored_R] == 1).any():
             raise InputError(
                 "scale='group' has no deviation for a group of one: use another, such as "
                 "scale='batch'."
@@ -182,8 +183,7 @@ def posterior_mean(
         given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else shown(belief_R)
         raise InputError(
             f"belief_R={given}: baseline='posterior' needs the belief before the step about the "
-            "prompt of each of "
-            f"the {len(success_R)} rows: belief_R=policy.belief(ids_R)."
+            f"prompt of each of the {len(success_R)} rows: belief_R=policy.belief(ids_R)."
         )
     scored_R = ~np.isnan(success_R)
     known_R = np.where(scored_R, success_R, 0.0)
@@ -191,10 +191,6 @@ def posterior_mean(
     others_R = sum_until(scored_R.astype(np.float64), group_R, rows) - scored_R
     evidence_R = belief_R.mass + others_R
     return np.asarray((belief_R.alpha_P + sum_until(known_R, group_R, rows) - known_R) / evidence_R)
-
-
-def _is(baseline: object, name: str) -> bool:
-    return isinstance(baseline, str) and baseline == name
 
 
 def _group_sum(x_R: FloatArray, group_R: NDArray[np.int64]) -> FloatArray:
@@ -218,13 +214,9 @@ def sum_until(
 def _rounds(round_R: ArrayLike | None, rows: int) -> NDArray[np.int64] | None:
     if round_R is None:
         return None
-    array = check_array("round_R", round_R, "the round of each rollout")
-    if array.shape != (rows,) or not (np.isin(array, np.arange(1 + rows))).all():
-        raise InputError(
-            f"round_R={shown(round_R)}: give a round, an integer from 0, for each of {rows} "
-            "rollouts."
-        )
-    return array.astype(np.int64)
+    what = "a round, an integer from 0,"
+    rounds = _column("round_R", round_R, what, rows, lambda x: np.isin(x, np.arange(1 + rows)))
+    return rounds.astype(np.int64)
 
 
 def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:
@@ -232,12 +224,8 @@ def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:
         raise InputError(
             "scale='whiten_tokens' counts tokens: pass lengths_R, the tokens of each rollout."
         )
-    lengths = check_array("lengths_R", lengths_R, "the tokens of each rollout")
-    if lengths.shape != (rows,) or not (np.isfinite(lengths) & (lengths >= 0)).all():
-        raise InputError(
-            f"lengths_R={shown(lengths_R)}: give a number of tokens for each of {rows} rollouts."
-        )
-    return lengths
+    what = "a number of tokens"
+    return _column("lengths_R", lengths_R, what, rows, lambda x: np.isfinite(x) & (x >= 0))
 
 
 def _given(baseline: object, rows: int) -> FloatArray:
@@ -246,11 +234,13 @@ def _given(baseline: object, rows: int) -> FloatArray:
             f"baseline={shown(baseline)}: use one of {get_args(Baseline)} or an array, one per "
             "rollout."
         )
-    array = check_array(
-        "baseline", baseline, f"one of {get_args(Baseline)} or one number per rollout"
-    )
-    if array.shape != (rows,) or not np.isfinite(array).all():
-        raise InputError(
-            f"baseline has shape {array.shape} for {rows} rollouts: give a finite number for each."
-        )
+    return _column("baseline", baseline, "a finite number", rows, np.isfinite)
+
+
+def _column(
+    name: str, given: Any, what: str, rows: int, fine: Callable[[FloatArray], Any]
+) -> FloatArray:
+    array = check_array(name, given, f"{what} for each rollout")
+    if array.shape != (rows,) or not fine(array).all():
+        raise InputError(f"{name}={shown(given)}: give {what} for each of {rows} rollouts.")
     return array

@@ -13,7 +13,7 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, check_integer, check_seed, shown
 from budgetalloc.policies.interface import Needs
 
-__all__ = ["Bounds", "drawn_others"]
+__all__ = ["Bounds", "budget_of_groups", "drawn_others"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Bounds:
                 integer of at least 1 (0 for the floor).
         """
         candidates = needs.candidates if candidates is None else candidates
-        if not (isinstance(candidates, str) and candidates == "all"):
+        if not isinstance(candidates, str) or candidates != "all":
             try:
                 candidates = check_integer("candidates", candidates, 1)
             except InputError as error:
@@ -79,26 +79,20 @@ class Bounds:
         )
 
     def budget(self, rollouts: int, prompts: int, group: int) -> Budget:
-        """The budget of one step.
+        """The budget of one step of so many rollouts, spent exactly, on so many candidates.
 
-        Args:
-            rollouts: Rollouts of the step, spent exactly.
-            prompts: Number of candidate prompts.
-            group: The trainer's group size (`num_generations`).
-
-        Raises:
-            BudgetError: the bounds contradict `rollouts` or each other.
+        `group` is the trainer's group size (`num_generations`). Raises `BudgetError` if the bounds
+        contradict `rollouts` or each other.
         """
-        rollouts, prompts = (
-            check_integer("rollouts", rollouts, 1),
-            check_integer("prompts", prompts, 1),
-        )
-        group, cap = check_integer("group", group, 0), self.cap
+        rollouts = check_integer("rollouts", rollouts, 1)
+        prompts = check_integer("prompts", prompts, 1)
+        group = check_integer("group", group, 0)
+        cap, quantum = self.cap, self.quantum
         if cap is None:
             widest = max(8 * group, -(-rollouts // prompts), self.floor, self.min_group)
-            cap = -(-widest // self.quantum) * self.quantum
+            cap = -(-widest // quantum) * quantum
         return Budget(
-            rollouts, floor=self.floor, cap=cap, quantum=self.quantum, min_group=self.min_group
+            rollouts, floor=self.floor, cap=cap, quantum=quantum, min_group=self.min_group
         )
 
     def filled(self, budget: Budget) -> Budget:
@@ -126,11 +120,10 @@ class Bounds:
         Args:
             batch_P: The prompts of the loader's batch, each once.
             pool_P: All prompts, each once, in the same order on every process; a `Pool` is fastest.
-            seed: Seed of the policy.
-            step: Number of the step; the draw depends on the seed, the step, the batch and the
-                pool.
+            seed, step: Of the policy. The draw depends on them, the batch and the pool.
 
-        >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], ["a", "b", "c", "d", "e"], seed=0, step=0)
+        >>> pool = ["a", "b", "c", "d", "e"]
+        >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], pool, seed=0, step=0)
         ['a', 'b', 'e', 'd']
         """
         own = check_ids(batch_P, "batch_P")
@@ -154,3 +147,16 @@ def drawn_others(batch_P: Sequence[Id], pool: Pool, seed: int, step: int) -> Int
     own_K = pool.find(batch_P, "batch_P")
     others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
     return others_K[np.random.default_rng([seed, step, 2]).permutation(len(others_K))]
+
+
+def budget_of_groups(size: int, budget: Budget) -> Budget:
+    """The budget with groups of at least this size, within its bounds. With a floor, every prompt
+    has a group: itself.
+
+    >>> budget_of_groups(8, Budget(rollouts=64, floor=0, cap=6, quantum=4)).min_group
+    4
+    """
+    if budget.fewest:
+        return budget
+    least = min(max(size, budget.smallest_group), budget.largest_group)
+    return replace(budget, min_group=least - least % budget.quantum)

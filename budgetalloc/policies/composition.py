@@ -1,6 +1,5 @@
 """Policies composed of a belief, a value and a solver."""
 
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -8,25 +7,17 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
-from budgetalloc.budget import IntArray, rollouts_alone
-from budgetalloc.errors import (
-    BudgetError,
-    InputError,
-    check_choice,
-    check_function,
-    check_number,
-    shown,
-)
-from budgetalloc.policies.costs.prices import per_cost
+from budgetalloc.budget import Budget, IntArray, rollouts_alone
+from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, shown
 from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.solvers.exact import highs, ortools, priced
+from budgetalloc.solvers.exact import highs, priced
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
 
-__all__ = ["knapsack", "spend", "thompson", "uniform"]
+__all__ = ["knapsack", "least_groups", "per_cost", "spend", "thompson", "top", "uniform"]
 
 _FIRST_LIMIT = 64  # largest count of the first table; few prompts get more
 _FIRST_CELLS = 1_600_000  # most values of the first table
@@ -62,13 +53,8 @@ def uniform(
         return proportional(np.ones(len(view.belief_P)), None, view.budget)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
-    return Policy(
-        f"uniform({_settings(estimator)}, seed={seed})",
-        decide,
-        estimator,
-        seed,
-        Needs(keep_batch=True),
-    )
+    name = f"uniform({_settings(estimator)}, seed={seed})"
+    return Policy(name, decide, estimator, seed, Needs(keep_batch=True))
 
 
 def knapsack(
@@ -76,7 +62,6 @@ def knapsack(
     value: Value = mixed_group,
     belief: Literal["posterior", "mean"] = "posterior",
     solver: Solver | None = None,
-    time_limit: float | None = None,
     prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 0.9,
     idle: float = 1.0,
@@ -93,8 +78,7 @@ def knapsack(
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
         solver: None is `greedy`. If tokens are limited together with rollouts or quotas, it is
             `highs`, or for rollouts and more than 4,000 values a price on tokens, which is nearly
-            exact (`solvers.lagrangian`).
-        time_limit: Seconds for a decision of `ba.highs` or `ba.ortools`; by default 10.
+            exact (`solvers.lagrangian`). `partial(ba.highs, time_limit=60)` searches longer.
         prior, discount, idle: As in `BetaEstimator`.
         seed: Seeds the ties.
 
@@ -106,21 +90,11 @@ def knapsack(
     """
     check_choice("belief", belief, ("posterior", "mean"))
     _check_rule(value, solver)
-    if time_limit is not None:
-        if solver not in (highs, ortools):
-            raise InputError(
-                f"time_limit={time_limit!r}: only solver=ba.highs and solver=ba.ortools search for "
-                "a time."
-            )
-        check_number("time_limit", time_limit, 0, 1e6, without=(0,))
-        solver = partial(solver, time_limit=time_limit)
 
     def decide(view: View) -> IntArray:
-        believed: Belief = (
-            view.belief_P
-            if belief == "posterior"
-            else Point(view.belief_P.mean, view.belief_P.spread_P)
-        )
+        believed: Belief = view.belief_P
+        if belief == "mean":
+            believed = Point(believed.mean, believed.spread_P)
         return spend(believed, per_cost(value, view.priced), view, solver)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
@@ -160,9 +134,8 @@ def thompson(
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
     name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
-    return Policy(
-        name, decide, estimator, seed, Needs(candidates="all", baseline="group", costs=True)
-    )
+    needs = Needs(candidates="all", baseline="group", costs=True)
+    return Policy(name, decide, estimator, seed, needs)
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:
@@ -172,13 +145,13 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
     table therefore doubles until all counts are below its width.
     """
     budget = view.budget
-    several = budget.tokens is not None and (
-        budget.rollouts is not None or budget.quotas is not None
-    )
     large = len(belief) * budget.counts > _EXACT_CELLS
-    solve = solver or (
-        greedy if not several else priced if large and budget.rollouts is not None else highs
-    )
+    solve = solver or greedy
+    if solver is None and budget.tokens is not None:
+        if budget.rollouts is not None and large:
+            solve = priced
+        elif budget.rollouts is not None or budget.quotas is not None:
+            solve = highs
     domains = {"domains_P": view.domains_P} if budget.quotas is not None else {}
     limit = budget.largest_group
     if solve is greedy and budget.rollouts is not None:
@@ -201,9 +174,11 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
                 raise
             limit *= 2  # a domain's quota may need larger groups than the table holds
             continue
-        if solver is not None and not _are_counts(counts_P, len(belief)):
+        if not isinstance(counts_P, np.ndarray) or (
+            counts_P.shape != (len(belief),) or counts_P.dtype.kind not in "iu"
+        ):
             raise InputError(
-                f"solver={_name(solver)} returned {shown(counts_P)}: return an integer count for "
+                f"solver={_name(solve)} returned {shown(counts_P)}: return an integer count for "
                 "each prompt."
             )
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
@@ -232,17 +207,95 @@ def _check_rule(value: Any, solver: Any) -> None:
         )
 
 
-def _are_counts(counts_P: Any, prompts: int) -> bool:
-    return (
-        isinstance(counts_P, np.ndarray)
-        and counts_P.shape == (prompts,)
-        and counts_P.dtype.kind in "iu"
-    )
-
-
 def _name(value: Value | Solver) -> str:
     return getattr(value, "__name__", repr(value))
 
 
 def _settings(estimator: BetaEstimator) -> str:
     return f"prior={estimator.prior!r}, discount={estimator.discount}, idle={estimator.idle}"
+
+
+def least_groups(prompt_costs_P: FloatArray, costs_P: FloatArray, budget: Budget) -> IntArray:
+    """The smallest group worth its prompt: sqrt(cost of the prompt / cost of a rollout), as a power
+    of two, shape (P,).
+
+    With a variance b between prompts and w within a prompt, groups of sqrt(prompt / rollout * w /
+    b) have the least variance for their cost (Cochran, Sampling Techniques, 1977, sec. 10.6). We
+    assume w = b.
+
+    Args:
+        prompt_costs_P: Cost of each prompt, once a group, at least 0, shape (P,).
+        costs_P: Cost of one rollout, positive, shape (P,).
+        budget: Bounds the group sizes.
+
+    >>> least_groups(np.array([0, 400, 4000, 40000.0]), np.full(4, 400.0), Budget(256, floor=0, min_group=1, cap=64))
+    array([1, 1, 4, 8])
+    """
+    ideal_P = 0.5 * np.log2(np.maximum(prompt_costs_P / costs_P, 1.0))
+    most = 2.0 ** np.floor(np.log2(budget.largest_group))
+    least_P = np.minimum(2.0 ** np.rint(ideal_P), most).astype(np.int64)
+    return np.asarray(
+        np.maximum(-(-least_P // budget.quantum) * budget.quantum, budget.smallest_group)
+    )
+
+
+def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value:
+    """The value of n rollouts with each gain divided by its cost, in units of the mean cost of a
+    rollout.
+
+    Up to the group with the largest value per cost, every rollout gains that group's value per
+    cost. A further rollout gains its own value per its own cost. Concave values stay concave.
+
+    Args:
+        value: The value of n rollouts.
+        costs: Cost of each prompt once a group, and of one rollout, shape (P,) each. With None,
+            `value` is returned.
+
+    >>> from budgetalloc import Point, mixed_group
+    >>> both = per_cost(mixed_group, (np.array([0.0, 900.0]), np.array([100.0, 100.0])))
+    >>> both(Point([0.5, 0.5]), [0, 2, 3, 4, 5]).round(3)  # the second prompt is long: groups of 4
+    array([[0.   , 0.5  , 0.75 , 0.875, 0.938],
+           [0.   , 0.135, 0.202, 0.269, 0.332]])
+    """
+    if costs is None:
+        return value
+    once_P1, each_P1 = (x[:, None] / costs[1].mean() for x in costs)
+    # Prompts of equal value receive whole groups one at a time: half a group would pay for the
+    # whole prompt.
+    before_P1 = 1 + 1e-6 * np.linspace(1.0, 0.0, len(each_P1))[:, None]
+
+    def priced(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+        counts_N, values_PN = np.asarray(counts_N, dtype=np.float64), value(belief, counts_N)
+        own_PN = values_PN / each_P1
+        # every prompt gets a group, or prompts cost nothing
+        if counts_N[0] or len(counts_N) == 1 or not once_P1.any():
+            return np.asarray(own_PN)
+        rate_PN = values_PN[:, 1:] / (once_P1 + each_P1 * counts_N[1:])
+        best_P1 = 1 + np.argmax(rate_PN, axis=1, keepdims=True)
+        rate_P1 = np.take_along_axis(rate_PN, best_P1 - 1, axis=1) * before_P1
+        group_P1 = counts_N[best_P1]
+        further_PN = own_PN - np.take_along_axis(own_PN, best_P1, axis=1)
+        further_PN = np.where(counts_N > group_P1, further_PN, 0.0)
+        shared_PN = rate_P1 * np.minimum(counts_N, group_P1) + further_PN
+        return np.asarray(np.where(once_P1 > 0, shared_PN, own_PN))
+
+    return priced
+
+
+def top(scores_P: FloatArray, group: int) -> Value:
+    """The value with which a solver gives `group` rollouts each to the prompts with the highest
+    (positive) scores.
+
+    Each rollout up to `group` adds the score, further rollouts nothing: a surplus is spread after
+    all groups are full.
+
+    >>> from budgetalloc import Budget, Point, greedy
+    >>> budget, belief = Budget(rollouts=10, floor=0, cap=8), Point([0.5, 0.5, 0.5])
+    >>> greedy(top(np.array([0.1, 0.3, 0.2]), 4)(belief, budget.grid()), None, budget)
+    array([2, 4, 4])
+    """
+
+    def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+        return np.outer(scores_P, np.minimum(np.asarray(counts_N, dtype=np.float64), group))
+
+    return value

@@ -1,25 +1,22 @@
 """The inputs and outputs of a decision, which policies and trainers share."""
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.interface import Estimator
-from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import unequal
-from budgetalloc.budget import Budget, IntArray
+from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.errors import UnsupportedError, check_choice, check_flag, check_integer
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 
 __all__ = [
     "CostOf",
     "Decide",
-    "Deciding",
     "Expect",
     "Hinted",
     "Keep",
@@ -82,24 +79,14 @@ class Needs:
 
     def seen_of(self, budget: Budget) -> int | None:
         """About how many prompts of a large pool a decision sees, at least 128 for each rollout;
-        None for all.
+        None for all: also if other limits than the rollouts may need a prompt that is left out.
 
-        It sees all if the budget has limits besides the rollouts: they may need a prompt that is
-        left out. A floor already has as many rollouts as prompts.
-
-        >>> Needs(part=True).seen_of(Budget(256, floor=0)), Needs(part=True).seen_of(Budget(8192, floor=0))
+        >>> needs = Needs(part=True)
+        >>> needs.seen_of(Budget(256, floor=0)), needs.seen_of(Budget(8192, floor=0))
         (131072, 1048576)
-        >>> Needs(part=True).seen_of(Budget(256, tokens=9e5)), Needs().seen_of(Budget(256))
-        (None, None)
         """
-        if (
-            not self.part
-            or budget.rollouts is None
-            or budget.tokens is not None
-            or budget.quotas is not None
-        ):
-            return None
-        return max(_SEEN, _A_ROLLOUT * budget.rollouts)
+        rollouts = rollouts_alone(budget) if self.part else None
+        return None if rollouts is None else max(_SEEN, _A_ROLLOUT * rollouts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,24 +129,18 @@ class View:
         budget limits tokens."""
         if self.costs_P is None or self.budget.tokens is not None:
             return None
-        return np.zeros(
-            len(self.costs_P)
-        ) if self.prompt_costs_P is None else self.prompt_costs_P, self.costs_P
+        once_P = self.prompt_costs_P
+        return np.zeros(len(self.costs_P)) if once_P is None else once_P, self.costs_P
 
     def rollouts_only(self, what: str) -> int:
         """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has
         quotas."""
-        if (
-            self.budget.rollouts is None
-            or self.budget.tokens is not None
-            or self.budget.quotas is not None
-        ):
+        if (rollouts := rollouts_alone(self.budget)) is None:
             raise UnsupportedError(
                 f"{self.budget}: {what} spends rollouts only. For tokens or quotas use "
-                "ba.adaptive(), "
-                "ba.knapsack() or ba.thompson()."
+                "ba.adaptive(), ba.knapsack() or ba.thompson()."
             )
-        return int(self.budget.rollouts)
+        return rollouts
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +155,8 @@ class Tally:
         running_P: Whether rollouts of it are still being generated, with `Needs.by_group`; else
             False.
 
-    >>> tally = Tally.empty(2)
-    >>> tally.add(np.array([0, 0, 1, 1]), np.array([0.2, 0.2, 0.2, 1.0]), np.array([0.0, 0.0, 0.0, 1.0]))
+    >>> tally, rewards_R = Tally.empty(2), np.array([0.2, 0.2, 0.2, 1.0])
+    >>> tally.add(np.array([0, 0, 1, 1]), rewards_R, np.array([0.0, 0.0, 0.0, 1.0]))
     >>> tally.successes_P, tally.mixed()
     (array([0., 1.]), array([False,  True]))
     """
@@ -225,20 +206,17 @@ class Hinted:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """All rollouts of a step, from which a policy computes its own baseline before it learns from
-    them.
+    """All rollouts of a step, from which a policy computes its own baseline.
 
     Args:
         ids_G: The prompts that were rolled out.
         group_R: The index in `ids_G` of each rollout's prompt, shape (R,).
         success_R: The success of each rollout in [0, 1], NaN for none, shape (R,).
         belief_G: Beliefs before the step.
-        recall_G: Columns of the policy's memory before the step, one entry per prompt; empty
-            without a memory.
-        numbers: Numbers of the policy's memory before the step.
+        recall_G, numbers: Columns and numbers of the policy's memory before the step, as in `View`.
 
-    >>> belief = Beta([0.5, 0.5], [0.5, 0.5])
-    >>> outcome = Outcome(["a", "b"], np.array([0, 0, 0, 1]), np.array([1.0, 0.0, np.nan, 1.0]), belief, {}, {})
+    >>> belief, success_R = Beta([0.5, 0.5], [0.5, 0.5]), np.array([1.0, 0.0, np.nan, 1.0])
+    >>> outcome = Outcome(["a", "b"], np.array([0, 0, 0, 1]), success_R, belief, {}, {})
     >>> outcome.scored_G, outcome.mean_G
     (array([2., 1.]), array([0.5, 1. ]))
     """
@@ -253,9 +231,8 @@ class Outcome:
     @property
     def scored_G(self) -> FloatArray:
         """Rollouts of each prompt that have a success, shape (G,)."""
-        return np.bincount(self.group_R, ~np.isnan(self.success_R), len(self.ids_G)).astype(
-            np.float64
-        )
+        scored_R = ~np.isnan(self.success_R)
+        return np.bincount(self.group_R, scored_R, len(self.ids_G)).astype(np.float64)
 
     @property
     def mean_G(self) -> FloatArray:
@@ -274,29 +251,7 @@ Expect = Callable[[Outcome], FloatArray]
 """A baseline of the policy's own: the expected success of each rollout in [0, 1], NaN for one not
 to train on."""
 Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
-"""(ids_R, rewards_R, rows, scores_RF by reward function, success_R) -> ascending indices of the rollouts to train on.
-If success_R is None, the rewards are the successes."""
-
-
-# prompts, rewards and successes of one round's rollouts
+"""(ids_R, rewards_R, rows, scores_RF by reward function, success_R) -> ascending indices of the
+rollouts to train on. If success_R is None, the rewards are the successes."""
 Seen = tuple[list[Id], FloatArray, FloatArray]
-
-
-class Deciding(Protocol):
-    """The part of a `Policy` that a step uses."""
-
-    @property
-    def decide(self) -> Decide: ...
-    @property
-    def estimator(self) -> Estimator: ...
-    @property
-    def memory(self) -> Memory | None: ...
-    @property
-    def expect(self) -> Expect | None: ...
-    @property
-    def needs(self) -> Needs: ...
-    @property
-    def seed(self) -> int: ...
-    def belief(self, ids_P: Iterable[Id], /) -> Beta: ...
-    def cold(self, ids_P: Iterable[Id], /) -> NDArray[np.bool_]: ...
-    def learn(self, rounds: Sequence[Seen], /) -> None: ...
+"""Prompts, rewards and successes of one round's rollouts."""

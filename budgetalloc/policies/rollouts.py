@@ -41,10 +41,9 @@ class Rollouts:
         policy_step: Steps that the policy ended before this one.
         uniform: Whether the step had uniform groups, because the policy had fallen back (`rails`).
         prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
-        reported: What it reported of each name of `cost=`, NaN where it did not
-            (`training.reported_costs`).
+        reported: What it reported of each name of `cost=`, NaN where it did not.
         costs_R: Its cost with its share of the prompt's, if costs are learned and have a fixed
-            unit. An expected cost stands for one that was not reported.
+            unit; the expected one if it reported none.
     """
 
     ids_R: list[Id]
@@ -98,7 +97,6 @@ class Rollouts:
         substituted; None for no change. A rollout with a new reward is a success."""
         if rewards_R is None or rewards_R is self.rewards_R:
             return self
-        success_R = np.where(
-            np.isnan(rewards_R) | (rewards_R == self.rewards_R), self.success_R, 1.0
-        )
+        same_R = np.isnan(rewards_R) | (rewards_R == self.rewards_R)
+        success_R = np.where(same_R, self.success_R, 1.0)
         return replace(self, rewards_R=rewards_R, success_R=success_R)

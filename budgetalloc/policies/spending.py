@@ -30,6 +30,7 @@ class Spending:
                 "Budget(rollouts=...)."
             )
         self.budget = budget
+        self._sizes = budget.smallest_group, budget.largest_group, budget.quantum
         self.counts_P: IntArray = (
             np.zeros(prompts, dtype=np.int64) if counts_P is None else counts_P.copy()
         )
@@ -40,11 +41,7 @@ class Spending:
     def give(self, at: int, wanted: int) -> int:
         """Gives a prompt up to about `wanted` more rollouts, as the budget allows; returns their
         number."""
-        low, high, quantum = (
-            self.budget.smallest_group,
-            self.budget.largest_group,
-            self.budget.quantum,
-        )
+        low, high, quantum = self._sizes
         had = int(self.counts_P[at])
         least = 0 if had else low
         most = min(max(-(-wanted // quantum) * quantum, least), high - had, self.left)
@@ -60,11 +57,7 @@ class Spending:
 
     def give_each(self, at_K: ArrayLike, wanted_K: ArrayLike) -> None:
         """As `give` for each of these distinct prompts in turn."""
-        low, high, quantum = (
-            self.budget.smallest_group,
-            self.budget.largest_group,
-            self.budget.quantum,
-        )
+        low, high, quantum = self._sizes
         at_K = np.asarray(at_K, dtype=np.int64)
         had_K = self.counts_P[at_K]
         new_K = had_K == 0
@@ -89,7 +82,7 @@ class Spending:
     def spread(self, at_K: IntArray, keep: int = 0) -> None:
         """Allocates all but `keep` of the rollouts left, a quantum to each of these prompts in
         turn, up to the cap."""
-        quantum, high = self.budget.quantum, self.budget.largest_group
+        _, high, quantum = self._sizes
         before = -1
         while self.left > keep and self.left != before:
             before = self.left

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.logs.ledger import Ledger
+from budgetalloc.methods.table import method_of
 from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.policies.methods import method_of
 from budgetalloc.report.success import success_of
 from budgetalloc.report.waste import Waste
 

@@ -11,9 +11,9 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.constant_scores import constant_scores
 from budgetalloc.logs.ledger import Ledger, read_log
+from budgetalloc.methods.table import method_of
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
-from budgetalloc.policies.methods import method_of
 from budgetalloc.report.findings import NAMED, worst
 from budgetalloc.report.log_scan import measure
 from budgetalloc.report.policy_replays import POLICIES, Replayed, first_steps, replay, unit_rewards
@@ -65,7 +65,7 @@ def report(
 
     Args:
         source: A `Ledger`, or a path to any log that `Ledger.read` knows.
-        policies: Names of `budgetalloc.policies.methods.METHODS` to replay on the log; the others
+        policies: Names of `budgetalloc.methods.table.METHODS` to replay on the log; the others
             are compared with the first. Empty: no replay.
         seeds: Seeds of the replays.
         steps: Steps of each replay, at least 1. Left out: as many as the log can answer, or fewer

@@ -13,8 +13,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.step import Step
+from budgetalloc.policies.policy import Policy, Step
 
 __all__ = [
     "CHECKS",

@@ -9,7 +9,7 @@ import numpy as np
 from budgetalloc.beliefs.group_kinds import KINDS, group_kinds
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, extremes, mixed_groups, unequal
-from budgetalloc.policies.posterior_baseline import by_beliefs
+from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.success import Measure
 from budgetalloc.values import mixed_group

@@ -9,7 +9,7 @@ import numpy as np
 
 from budgetalloc.errors import StateError
 from budgetalloc.policies import Step
-from budgetalloc.policies.posterior_baseline import by_beliefs
+from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Host, Part
 

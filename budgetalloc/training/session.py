@@ -17,14 +17,14 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest, shown
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
-from budgetalloc.policies.methods import PolicyLike, policy_of
-from budgetalloc.policies.posterior_baseline import sums_of
+from budgetalloc.policies.adaptive import uniform_groups
+from budgetalloc.policies.batch_advantages import sums_of
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.policies.uniform_groups import uniform_groups
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import metrics_of
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part, Plan
+from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.single_thread import Exclusive
 from budgetalloc.training.success import Measure
 
@@ -423,7 +423,7 @@ class Session:
                 trained_R = advantages_R[kept_R]
             else:  # those of the rows that the trainer kept
                 kept_R, trained_R = np.arange(len(batch)), advantages_R
-            lost_R = step.belief_of(step.counted.missing())
+            lost_R = step.belief_of(step.missing())
             met = len(self.policy.estimator) / self.pool_size if self.pool_size else None
             every, hints = self.options.metrics == "all", self.options.hint is not None
             metrics = metrics_of(batch, measure, trained_R, lost_R, met, every=every, hints=hints)

@@ -7,7 +7,7 @@ import numpy as np
 from trinity.buffer.selector.selector import BaseSelector
 
 import budgetalloc as ba
-from budgetalloc.policies.methods import method_of
+from budgetalloc.methods.table import method_of
 
 
 class Selector(BaseSelector):

@@ -12,7 +12,7 @@ from datasets import Dataset, load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc.policies.mixture import Rule
+from budgetalloc.contrib.mixture import Rule
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 QUOTAS = {"math": (0.4, 0.6), "code": (0.2, 1.0)}  # lowest and highest share of each step's rollouts; the rest is free

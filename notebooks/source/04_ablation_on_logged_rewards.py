@@ -28,7 +28,6 @@ from matplotlib import pyplot as plt
 from scipy.special import comb
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.logs.ledger import read_log  # as `ba.Ledger.read`, which also logs the notes
 from budgetalloc.offline.comparison import compare
 from budgetalloc.offline.worlds import U_SHAPE, Task
@@ -244,8 +243,8 @@ AMONG = {
     "knapsack, at the mean": among_four(partial(ba.knapsack, belief="mean")),
     "thompson, mixed_group": among_four(partial(ba.thompson, value=ba.mixed_group)),
     "thompson, success_gain": among_four(ba.thompson),
-    "vade": among_four(policies.vade),
-    "cures": among_four(policies.cures),
+    "vade": among_four(ba.methods.vade),
+    "cures": among_four(ba.methods.cures),
     "adaptive, groups of two": among_four(ba.adaptive),
 }
 if SMALL:

@@ -120,7 +120,7 @@ def test_missing_file_and_other_format(tmp_path):
 
 def memory_policy(seed=0):
     """A policy whose memory has a column that starts as NaN, signed ones and numbers."""
-    policy = ba.policies.coba_rl(seed=seed)
+    policy = ba.methods.coba_rl(seed=seed)
     for _ in range(3):
         policy.observe(["a"] * 4 + [1] * 4, [0, 1, 1, 0, 0, 0, 0, 1])
     return policy
@@ -211,10 +211,10 @@ HOSTILE += [np.full(2, np.nan), np.full(2, -1.0), np.full(2, np.inf), np.array([
 HOSTILE += [np.zeros((2, 2), dtype=bool)]
 BUILD = [
     memory_policy,
-    ba.policies.v05,
-    ba.policies.pvpo,
-    ba.policies.cero,
-    partial(ba.policies.dump, domain_of=str),
+    ba.methods.v05,
+    ba.methods.pvpo,
+    ba.methods.cero,
+    partial(ba.methods.dump, domain_of=str),
 ]
 
 
@@ -304,7 +304,7 @@ def test_damaged_bytes_are_reported_or_are_the_same_state(data):
 
 @pytest.mark.parametrize("wrong", [{"ids": ["a", "foreign"], "step": 2}, {"step": 4}, {"ids": ["a"]}])
 def test_a_memory_of_another_step_or_of_other_prompts_than_the_beliefs_is_refused(wrong):
-    state, other = memory_policy().state_dict(), ba.policies.coba_rl()
+    state, other = memory_policy().state_dict(), ba.methods.coba_rl()
     ids = wrong.get("ids", ["a", 1])
     columns = {key: x[: len(ids)] for key, x in state.items() if key.startswith("memory/")}
     with pytest.raises(ba.StateError, match=r"the memory is of step .*, the beliefs of step 3"):

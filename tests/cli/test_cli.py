@@ -20,7 +20,7 @@ from budgetalloc.cli.__main__ import main
 from budgetalloc.cli.commands.demo import headline
 from budgetalloc.cli.commands.recipe import RECIPES, text_of
 from budgetalloc.cli.testbed.skills import WEIGHTS, answer, pool, skill_of
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.methods.table import METHODS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "budgetalloc.cli"]

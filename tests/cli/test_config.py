@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc.cli.config import SECTIONS, Config
 from budgetalloc.errors import BudgetallocError, BudgetError, InputError, UnsupportedError
-from budgetalloc.policies.methods import METHODS, method_of
+from budgetalloc.methods.table import METHODS, method_of
 from budgetalloc.training.options import Options
 
 FILES = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))

@@ -5,7 +5,8 @@ import logging
 import numpy as np
 import pytest
 
-from budgetalloc import InputError, UnsupportedError, policies
+import budgetalloc as ba
+from budgetalloc import InputError, UnsupportedError
 from budgetalloc.contrib.domains import Domains
 from budgetalloc.training.session import Session
 
@@ -130,7 +131,7 @@ def test_a_step_without_rewards_teaches_nothing():
     ("policy", "given", "text"),
     [
         ("adaptive", {"candidates": 1}, "mixture with candidates=1"),
-        (policies.dapo(), {}, "mixture: .* generates more rollouts"),
+        (ba.methods.dapo(), {}, "mixture: .* generates more rollouts"),
     ],
 )
 def test_policies_that_may_break_the_shares_are_refused_at_the_first_step(policy, given, text):

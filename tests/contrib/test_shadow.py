@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import BudgetError, InputError, policies
+from budgetalloc import BudgetError, InputError
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib import shadow as module
 from budgetalloc.contrib.costs import Costs
@@ -118,7 +118,7 @@ def test_groups_without_spread_are_what_a_shadow_gains():
 
 
 def test_a_shadow_of_rounds_is_followed_in_its_first_round():
-    session = session_of(shadow=policies.dapo(seed=0))
+    session = session_of(shadow=ba.methods.dapo(seed=0))
     _, ended = step(session, 0)
     assert ended.metrics["shadow/errors"] == 0
     assert ended.metrics["shadow/prompts"] > 0

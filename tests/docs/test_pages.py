@@ -17,7 +17,7 @@ import budgetalloc as ba
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.cli.commands.recipe import RECIPES
 from budgetalloc.cli.parser import parser
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.methods.table import METHODS
 from budgetalloc.training.metrics import of_advantages, of_lost
 
 ROOT = Path(__file__).parents[2]

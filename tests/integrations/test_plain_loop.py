@@ -9,7 +9,6 @@ from conftest import SYMBOLS, fresh_model, make_tokenizer
 from plain_loop import log_probability, sample, train
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.training.session import Session
 
 pytestmark = pytest.mark.slow
@@ -40,9 +39,9 @@ KINDS = {
     "knapsack": ba.knapsack,
     "thompson": ba.thompson,
     "adaptive": ba.adaptive,
-    "rounds": policies.reinforce_ada,
-    "keeps a part": policies.pods,
-    "a baseline of its own": policies.spo,
+    "rounds": ba.methods.reinforce_ada,
+    "keeps a part": ba.methods.pods,
+    "a baseline of its own": ba.methods.spo,
 }
 
 

@@ -210,9 +210,9 @@ def test_a_group_that_fails_is_not_observed(run):
 
 def test_what_cannot_be_served_is_refused(run, tmp_path):
     with pytest.raises(ba.UnsupportedError, match="decides in rounds"):
-        run(policies.ar3po(group=4))
+        run(ba.methods.ar3po(group=4))
     with pytest.raises(ba.UnsupportedError, match="generates more rollouts than it trains on"):
-        run(ba.policies.pods(), log="pods")
+        run(ba.methods.pods(), log="pods")
     dataset = AdaptiveDataset(Users(2), ba.uniform(), 16, tmp_path, lambda builder: f"q{builder.number}")
     first = dataset.get_batch(0)
     with pytest.raises(ba.UnsupportedError, match="4 groups of the last batch have no rewards: leave out async"):

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import BudgetError, InputError, Replay, testing
+from budgetalloc.methods.table import METHODS
 from budgetalloc.offline.comparison import FIGURES, compare, comparisons, summarise
 from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.replay_metrics import mixed_bounds
 from budgetalloc.policies import Needs, Policy
-from budgetalloc.policies.methods import METHODS
 
 LOG = testing.log_of(testing.three_kinds(12), 24, prompts=6, group=8)  # 24 steps of 48 rollouts, 12 visits of each
 DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import InputError, policies
+from budgetalloc import InputError
 from budgetalloc.cli.__main__ import main
 from budgetalloc.offline.parallel import in_parallel
 
@@ -100,7 +100,7 @@ def test_the_command_line_takes_the_cluster_of_the_environment(cluster, tmp_path
 
 
 def test_policies_with_arrays_are_compared_as_in_one_process(cluster):
-    learned = policies.xrpo(seed=0)  # its memory and its beliefs are arrays, which Ray shares
+    learned = ba.methods.xrpo(seed=0)  # its memory and its beliefs are arrays, which Ray shares
     learned.observe([0, 0, 1, 1], [0, 1, 1, 1])
     rivals = {"knapsack": ba.knapsack, "learned": learned, "adaptive": ba.adaptive}
     calls = []

@@ -219,7 +219,7 @@ def test_a_mixture_divides_the_rollouts_of_a_world():
 
 def test_rewards_on_another_scale_change_no_decision():
     """The world of three kinds does not learn, so nothing else changes either."""
-    for make in (ba.adaptive, ba.knapsack, ba.policies.dapo, ba.policies.pods):
+    for make in (ba.adaptive, ba.knapsack, ba.methods.dapo, ba.methods.pods):
         plain, scaled = (
             list(ba.simulate(make(seed=3), ba.testing.three_kinds(), 64, 6, prompts=8, **more))
             for more in ({}, {"reward": lambda success_R: 12 * success_R - 7})

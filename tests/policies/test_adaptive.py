@@ -2,19 +2,18 @@
 
 import itertools
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from budgets import budgets
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_steps import play
 
 import budgetalloc as ba
 from budgetalloc import Budget, Features
 from budgetalloc.policies import growing, sampled
-from budgetalloc.policies.adaptive import first_groups
+from budgetalloc.policies.adaptive import first_groups, uniform_groups
 
 
 def met(policy, rates, steps=60, rollouts=64):
@@ -85,53 +84,6 @@ def test_the_expected_gradient_is_that_of_a_weighted_mean_of_success():
     assert abs(weights("group") - 0.5).max() > 0.05
 
 
-def test_the_ratios_of_two_gradients_on_the_page_how_it_works():
-    """Of prompts with rates 0.33 and 0.9: under mean success, GRPO with groups of 8, and the default."""
-
-    def grpo(rate):  # exact: a sum over the number of successes
-        total = 0.0
-        for s in range(9):
-            rewards_R = np.repeat([1.0, 0.0], [s, 8 - s])
-            chance = math.comb(8, s) * rate**s * (1 - rate) ** (8 - s)
-            total += chance * ba.group_advantages(rewards_R, [0] * 8) @ (rewards_R - rate)
-        return total
-
-    objectives = (lambda p: p * (1 - p), grpo, lambda p: p * (1 - p) ** 1.5)
-    ratios = [f"{gradient(0.33) / gradient(0.9):.1f}" for gradient in objectives]
-    text = (Path(__file__).parents[2] / "docs/how.md").read_text(encoding="utf-8")
-    assert ratios == re.findall(r"(\d\.\d)[.,]", text[text.index("Take two prompts") :].split("\n\n")[0])[-3:]
-
-
-def test_weight_prompt_does_not_weight_back_prompts_that_are_drawn_less_often():
-    """Among single rollouts it changes nothing, however unequal the chances to be drawn are."""
-    policy = sampled(groups=2, seed=0)
-    ids_R, rewards_R, belief_R = list("abc"), [1, 0, 1], policy.belief(list("abc"))
-    of_rollout, of_prompt = (
-        ba.group_advantages(rewards_R, ids_R, "posterior", "none", weight, belief_R=belief_R)
-        for weight in ("rollout", "prompt")
-    )
-    assert of_rollout.tolist() == of_prompt.tolist()
-
-
-def test_inside_a_batch_every_prompt_keeps_its_floor():
-    policy = sampled(seed=0)
-    policy.observe(np.repeat(np.arange(4), 16), [1.0] * 32 + [0.0] * 16 + [0.0, 1.0] * 8)
-    counts = policy.allocate(range(4), Budget(32, floor=2))
-    assert counts.sum() == 32
-    assert counts.min() >= 2
-    assert counts[3] == counts.max()
-
-
-def test_adaptive_is_sampled_with_groups_and_allows_groups_of_one():
-    budget = Budget(64, floor=0, min_group=1)
-    policy, same = ba.adaptive(seed=2), sampled(groups=2, seed=2)
-    assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
-    assert policy.needs == ba.Needs(
-        candidates="all", baseline="posterior", scale="group", min_group=1, costs=True, part=True
-    )
-    assert policy.name == "adaptive(seed=2)"
-
-
 @pytest.mark.parametrize(
     ("prompts", "group"), [(40, 2), (64 * 20, 2), (64 * 45, 2), (64 * 46, 3), (64 * 63, 4), (64 * 300, 4)]
 )
@@ -155,28 +107,6 @@ def test_a_prompt_with_history_gets_single_rollouts_and_a_forgotten_one_a_group_
         policy.observe([], [])
     counts_P = policy.allocate([*known, *new], budget)
     assert counts_P[counts_P > 0].min() >= 2
-
-
-def test_a_prompt_with_one_rollout_has_a_history():
-    policy = sampled(power=(0, 0), prior=(0.5, 0.5), groups=2)
-    policy.observe(range(100), [0, 1] * 50)
-    counts_P = policy.allocate(range(100), Budget(64, floor=0, min_group=1))
-    assert counts_P.max() == 1
-
-
-def test_the_smallest_first_group_is_an_argument():
-    budget = Budget(64, floor=0, cap=64, min_group=1)
-    for groups in (1, 2, 3):
-        counts_P = sampled(groups=groups, seed=1).allocate(range(640), budget)
-        assert counts_P[counts_P > 0].min() == groups
-
-
-def test_the_first_group_leaves_about_the_evidence_of_one_rollout_for_the_next_visit():
-    sizes = [
-        int(first_groups(np.array([0.6]), prompts, 64, 0.5, 1)[0]) for prompts in (1, 37, 38, 84, 85, 115, 116, 10**6)
-    ]
-    assert sizes == [1, 1, 2, 2, 3, 3, 4, 4]
-    assert first_groups(np.array([0.6]), 10**6, 64, 1.0, 1).tolist() == [1]
 
 
 @given(
@@ -208,7 +138,11 @@ def test_the_settings_that_the_benchmark_measured():
     assert sampled().name == f"sampled({settings}, unsolved=0.0, explore=0.0, seed=0)"
     estimator = ba.adaptive().estimator
     assert (estimator.prior, estimator.discount, estimator.idle) == ((0.3, 0.3), 1.0, 0.98)
-    assert ba.adaptive().name == "adaptive(seed=0)"
+    budget = Budget(64, floor=0, min_group=1)
+    for options, name in (({}, "adaptive(seed=2)"), ({"explore": 0.3}, "adaptive(explore=0.3, seed=2)")):
+        policy, same = ba.adaptive(seed=2, **options), sampled(groups=2, seed=2, **options)
+        assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
+        assert policy.name == name
 
 
 def test_prompts_that_are_believed_certain_get_what_a_cap_leaves():
@@ -218,25 +152,11 @@ def test_prompts_that_are_believed_certain_get_what_a_cap_leaves():
     assert policy.allocate([0, 1], Budget(8, floor=0, min_group=1)).tolist() == [4, 4]
 
 
-def test_the_spread_weighs_only_where_both_powers_are_positive():
-    """Successes that are all 1/2 have no variance, but their rate is as good as that of coins."""
-    ids, success = np.repeat([0, 1], 400), np.r_[np.full(400, 0.5), np.tile([0.0, 1.0], 200)]
-    for power, equal in (((1, 1), False), ((1, 0), True), ((0, 1), True)):
-        policy = sampled(power=power, draw=False, idle=1.0)
-        policy.observe(ids, success)
-        counts = policy.allocate([0, 1], Budget(100, floor=0, min_group=1))
-        assert counts[0] == 50 if equal else counts[0] < 10, (power, counts)
-
-
 def test_a_domain_without_a_share_gets_nothing():
     budget = Budget(16, floor=0, min_group=1, quotas={"a": (16, 16), "b": (0, 0)})
     counts = ba.adaptive().begin(range(6), budget, None, ["a", "b"] * 3).request()
     assert counts[1::2].tolist() == [0, 0, 0]
     assert counts.sum() == 16
-
-
-def test_the_largest_power_is_accepted():
-    sampled(power=(16, 0))
 
 
 @pytest.mark.parametrize(("explore", "least"), [(0.0, 0), (0.5, 20), (1.0, 40)])
@@ -265,13 +185,6 @@ def test_with_rounds_it_is_adaptive_in_groups_that_grow():
     assert ba.adaptive(rounds=1).name == "adaptive(seed=0)"
 
 
-def test_adaptive_passes_explore_on_and_names_it():
-    budget = Budget(64, floor=0, min_group=1)
-    policy, same = ba.adaptive(explore=0.3, seed=2), sampled(groups=2, explore=0.3, seed=2)
-    assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
-    assert policy.name == "adaptive(explore=0.3, seed=2)"
-
-
 def test_all_rollouts_of_new_prompts_and_a_share_of_the_others_follow_the_failure_rate():
     """1 - p is about 1, 0.5 and 0 for visited prompts, and 0.5 under the prior; sqrt(p) (1-p) is 0, 0.35 and 0."""
     policy = sampled(draw=False, unsolved=0.5)
@@ -291,3 +204,37 @@ def test_features_make_half_of_the_draws_follow_the_failure_rate():
         each.observe(range(5), [0, 1, 0, 1, 1])
     assert policy.allocate(range(9), budget).tolist() == same.allocate(range(9), budget).tolist()
     assert policy.name == f"adaptive(features={features}, seed=1)"
+
+
+# --- uniform groups in place of the policy's own rule ---
+
+
+@given(budget=budgets(9), size=st.integers(1, 20))
+@settings(max_examples=150, deadline=None)
+def test_every_budget_is_spent_within_its_bounds(budget, size):
+    counts_P = ba.adaptive().begin(range(9), budget, decide=uniform_groups(size)).request()
+    assert counts_P.sum() == budget.rollouts
+    assert np.isin(counts_P, budget.grid()).all()
+
+
+@given(size=st.sampled_from([4, 8, 16]), low=st.integers(0, 12), room=st.integers(0, 12), seed=st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_quotas_that_no_groups_of_this_size_can_spend_get_smaller_groups(size, low, room, seed):
+    budget = ba.Budget(64, floor=0, min_group=1, quotas={"a": (low, low + room)})
+    domains_P = np.array(["a"] * 10 + ["b"] * 40)
+    step = ba.adaptive(seed=seed).begin(range(50), budget, domains_P=domains_P, decide=uniform_groups(size))
+    counts_P = step.request()
+    assert counts_P.sum() == 64
+    assert low <= counts_P[domains_P == "a"].sum() <= low + room
+
+
+def test_with_a_floor_all_prompts_get_equal_counts():
+    budget = ba.Budget(64, floor=2)  # as with candidates=1
+    assert ba.adaptive().begin(range(8), budget, decide=uniform_groups(8)).request().tolist() == [8] * 8
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_without_a_floor_groups_have_the_size(size):
+    budget = ba.Budget(64, floor=0, min_group=1)
+    counts_P = ba.adaptive().begin(range(100), budget, decide=uniform_groups(size)).request()
+    assert sorted(counts_P.tolist())[-64 // size :] == [size] * (64 // size)

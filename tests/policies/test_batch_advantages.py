@@ -10,8 +10,7 @@ from one_step import rollouts_of
 
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import Beta
-from budgetalloc.policies.batch_advantages import batch_advantages
-from budgetalloc.policies.posterior_baseline import by_beliefs, sums_of
+from budgetalloc.policies.batch_advantages import batch_advantages, by_beliefs, sums_of
 from budgetalloc.policies.rollouts import Rollouts
 
 steps = st.builds(

@@ -89,7 +89,7 @@ def answers(seed):
     return lambda name, k: float(drawn_PK[IDS.index(name), k] < RATE[name])
 
 
-@pytest.mark.parametrize("make", [lambda: policies.growing(ba.adaptive()), lambda: policies.ar3po(group=4, stages=2)])
+@pytest.mark.parametrize("make", [lambda: policies.growing(ba.adaptive()), lambda: ba.methods.ar3po(group=4, stages=2)])
 @pytest.mark.parametrize("hardness", [-1.0, 0.0, 1.0])
 def test_latency_changes_nothing_that_is_trained_on_or_learned(make, hardness):
     """Even where hard prompts take longer, or less long: to the bit, over five steps."""

@@ -6,7 +6,6 @@ import pytest
 from datasets import Dataset, IterableDataset
 
 import budgetalloc as ba
-from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.training.prompt_features import features_of
 from budgetalloc.training.prompts import Prompts
 
@@ -70,7 +69,7 @@ def test_a_stream_has_no_features():
 
 def test_features_replace_the_estimator_of_any_new_policy():
     features = features_of(PROMPTS, "text")
-    for policy in (ba.adaptive(seed=3), ba.knapsack(), ba.thompson(), ba.policies.vade()):
+    for policy in (ba.adaptive(seed=3), ba.knapsack(), ba.thompson(), ba.methods.vade()):
         new = policy.with_features(features)
         assert new.estimator.features is features
         assert new.seed == policy.seed
@@ -80,7 +79,7 @@ def test_features_replace_the_estimator_of_any_new_policy():
 
 def test_a_policy_with_features_keeps_its_needs_and_its_pacing():
     policy = ba.adaptive(seed=2)
-    policy = Paced(**vars(replace(policy, needs=replace(policy.needs, min_group=4))), plan=(8,))
+    policy = replace(policy, needs=replace(policy.needs, min_group=4), plan=(8,))
     new = policy.with_features(features_of(PROMPTS, "source"))
     assert str(new) == str(ba.adaptive(features=new.estimator.features, seed=2))
     assert new.needs == policy.needs

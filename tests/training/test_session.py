@@ -187,7 +187,7 @@ def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):
 
 
 def test_rounds_follow_what_the_rounds_before_have_shown():
-    session, asked, ids_R = session_of(policies.reinforce_ada(seed=0)), [], []
+    session, asked, ids_R = session_of(ba.methods.reinforce_ada(seed=0)), [], []
     session.begin(NAMES[:4], 64, 16)
     while ids_K := session.request():
         asked.append(ids_K)
@@ -220,7 +220,7 @@ def test_a_rollout_is_compared_with_earlier_rounds_and_not_with_later_ones():
 
 
 def test_a_policy_that_generates_more_trains_on_what_it_keeps():
-    session, ids_R = opened(policies.pods(), NAMES[:2], 8, 4)
+    session, ids_R = opened(ba.methods.pods(), NAMES[:2], 8, 4)
     assert len(ids_R) == 32
     session.observe(ids_R, [float(at < 3) for at in range(32)], [1] * 32)
     ended = session.end()
@@ -246,7 +246,7 @@ def test_each_step_is_in_the_ledger_and_a_resume_voids_what_was_lost(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("policy", "why"), [(policies.ar3po(), "decides in rounds"), (policies.pods(), "generates more rollouts than")]
+    ("policy", "why"), [(ba.methods.ar3po(), "decides in rounds"), (ba.methods.pods(), "generates more rollouts than")]
 )
 def test_a_loop_that_generates_at_once_refuses_what_it_cannot_serve(policy, why):
     with pytest.raises(UnsupportedError, match=why):
@@ -254,7 +254,7 @@ def test_a_loop_that_generates_at_once_refuses_what_it_cannot_serve(policy, why)
 
 
 def test_hints_are_refused():
-    policy = policies.on_all_fail(ba.uniform(), list, rollouts=2, share=0.5, fewest=1)
+    policy = ba.methods.on_all_fail(ba.uniform(), list, rollouts=2, share=0.5, fewest=1)
     session, ids_R = opened(policy, NAMES[:2], 8, 4)
     session.observe(ids_R, [0.0] * len(ids_R), [1] * len(ids_R))
     with pytest.raises(UnsupportedError, match="requests rollouts with a hint"):
@@ -328,7 +328,7 @@ def test_calls_in_the_wrong_order_are_named():
 
 
 def test_a_step_does_not_end_while_the_policy_wants_more():
-    session, ids_R = opened(policies.ar3po(seed=0), NAMES[:4], 32, 8)
+    session, ids_R = opened(ba.methods.ar3po(seed=0), NAMES[:4], 32, 8)
     session.observe(ids_R, [float(name == "q0") for name in ids_R], [1] * len(ids_R))
     for more in (False, True):
         with pytest.raises(InputError, match="wants more rollouts"):
@@ -548,7 +548,7 @@ def test_a_step_that_is_suspended_and_resumed_at_once_is_as_if_it_was_not():
 
 
 def test_a_policy_in_rounds_goes_on_after_later_steps_have_begun():
-    session = session_of(policies.reinforce_ada(group=4, stages=2))
+    session = session_of(ba.methods.reinforce_ada(group=4, stages=2))
     first, second = asked(session), asked(session)
     session.resume()
     session.observe(first, [0] * len(first), [1] * len(first))

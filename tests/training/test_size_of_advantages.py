@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.policies.advantages import group_advantages
 from budgetalloc.training.options import Options
 from budgetalloc.training.session import Session
@@ -197,7 +196,7 @@ def test_the_first_success_after_any_number_of_failures(form, failures, right):
     assert sizes.largest <= 5.0
 
 
-@pytest.mark.parametrize("policy", [policies.spo, policies.ebpo, policies.v05], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("policy", [ba.methods.spo, ba.methods.ebpo, ba.methods.v05], ids=lambda make: make.__name__)
 def test_no_published_baseline_has_an_advantage_out_of_range(policy):
     def disturb(step, scores_RF):
         scores_RF[:, 0] = step == 30 and np.arange(len(scores_RF)) == 5

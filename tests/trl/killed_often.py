@@ -21,17 +21,15 @@ from transformers import LlamaForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.checkpoints import last_checkpoint
 
 POLICIES = {
     "adaptive": (lambda: ba.adaptive(seed=3), {}),
     "uniform": (lambda: ba.uniform(seed=3), {}),
-    "knapsack": (lambda: ba.knapsack(seed=3), {}),
-    "pods": (lambda: policies.pods(generate=2, seed=3), {}),
-    "xrpo": (lambda: policies.xrpo(seed=3), {}),
-    "in rounds": (lambda: policies.reinforce_ada(group=4, stages=3, seed=3), {}),
+    "pods": (lambda: ba.methods.pods(generate=2, seed=3), {}),
+    "xrpo": (lambda: ba.methods.xrpo(seed=3), {}),
+    "in rounds": (lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=3), {}),
     "accumulation": (
         lambda: ba.knapsack(seed=3),
         {"steps_per_generation": 2, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2},

@@ -5,7 +5,6 @@ import pytest
 from conftest import Watched, attach, logged
 
 import budgetalloc as ba
-from budgetalloc import policies
 
 HARD = {f"{n:03d}=" for n in range(0, 24, 2)}
 
@@ -29,7 +28,7 @@ def run(build, ledger=None, **options):
     def hint(ids):
         asked.append(list(ids))
 
-    policy = policies.on_all_fail(ba.uniform(seed=1), hint, rollouts=4, share=0.25, fewest=3)
+    policy = ba.methods.on_all_fail(ba.uniform(seed=1), hint, rollouts=4, share=0.25, fewest=3)
     trainer = build(reward=hopeless_without_a_hint)
     attach(trainer, policy, ledger=ledger, **options)
     seen = Watched(trainer)

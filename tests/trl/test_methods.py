@@ -5,7 +5,7 @@ import pytest
 from conftest import logged, same_weights, trained, weights
 
 import budgetalloc as ba
-from budgetalloc.policies.methods import METHODS
+from budgetalloc.methods.table import METHODS
 
 STEPS = 3
 MEASURING = ("adarft", "sgpo", "a_star_po")

@@ -8,7 +8,7 @@ from datasets import Dataset
 import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
 from budgetalloc.contrib.domains import Domains
-from budgetalloc.policies.mixture import Mixture
+from budgetalloc.contrib.mixture import Mixture
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 pytestmark = pytest.mark.slow

@@ -1,5 +1,7 @@
 """Quotas by domain on TRL's real trainer: they hold at every step, or are refused before the training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import Watched, logged, trained
@@ -7,7 +9,6 @@ from datasets import Dataset
 
 import budgetalloc as ba
 from budgetalloc import BudgetError, InputError, UnsupportedError
-from budgetalloc.policies.pacing_policy import Paced
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 pytestmark = pytest.mark.slow
@@ -90,6 +91,6 @@ def test_quotas_that_cannot_hold_are_refused(build, data, given, error, text):
 
 
 def test_a_budget_that_varies_is_refused_with_what_supports_it(build):
-    paced = Paced(**vars(ba.adaptive()), plan=(8, 8, 32))
-    with pytest.raises(UnsupportedError, match=r"is Paced: .* 16 rows at every step .*rollouts_per_step="):
+    paced = replace(ba.adaptive(), plan=(8, 8, 32))
+    with pytest.raises(UnsupportedError, match=r"has a plan: .* 16 rows at every step .*rollouts_per_step="):
         AdaptiveGRPOCallback(build(rows()), paced)

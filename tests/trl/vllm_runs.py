@@ -29,9 +29,8 @@ from trl.generation.vllm_client import VLLMClient
 from vllm.model_executor.layers import utils as layers
 
 import budgetalloc as ba
-from budgetalloc import policies
+from budgetalloc.contrib.trees import Trees
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.experimental.trees import Trees
 
 BATCH, SIZE = 16, 4  # rows of a step, and TRL's num_generations
 PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(24)}  # of different lengths, so that padding matters
@@ -48,8 +47,8 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "thompson": (ba.thompson, EVALUATED),  # inside the batch
     "adaptive": (ba.adaptive, BY_TOKEN),  # among all prompts, groups of one
     "odd": (policy_of_rounds, BY_TOKEN),
-    "ar3po": (lambda: policies.ar3po(group=4, seed=1), {}),
-    "reinforce_ada": (lambda: policies.reinforce_ada(group=4, stages=3, seed=1), BY_TOKEN),  # trains on some of it
+    "ar3po": (lambda: ba.methods.ar3po(group=4, seed=1), {}),
+    "reinforce_ada": (lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=1), BY_TOKEN),  # trains on some of it
     "trees": (ba.uniform, LONG),
     "trees by entropy": (ba.thompson, LONG),
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own

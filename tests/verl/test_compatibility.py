@@ -1,11 +1,9 @@
 """What is refused, and that the reason is given."""
 
-from dataclasses import replace
-
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import policies
+from budgetalloc.training.options import Options
 from budgetalloc.verl.compatibility import (
     BUFFER_SEAM,
     SEAM,
@@ -99,9 +97,8 @@ def test_a_plan_that_no_later_step_could_spend_is_refused_at_once():
 
 def test_a_policy_that_generates_more_must_choose():
     policy = ba.Policy("more", ba.thompson().decide, ba.BetaEstimator(), needs=ba.Needs(generate=2))
-    options = Settings.read({}, deviation=True, penalty=False).session.options
     with pytest.raises(ba.InputError, match="has no keep= that chooses among them"):
-        check_config(config(), policy, replace(options, generate=2), False)
+        check_config(config(), policy, Options.resolve(policy.needs, "group", {}), False)
 
 
 def decisions(policy, ids=32, rollouts=32, group=4, **given):
@@ -111,11 +108,11 @@ def decisions(policy, ids=32, rollouts=32, group=4, **given):
 
 def test_policies_in_rounds_need_rewards_within_the_step():
     assert not decisions(ba.thompson())
-    assert decisions(policies.ar3po(group=4))
+    assert decisions(ba.methods.ar3po(group=4))
 
     def rounds(enable=False, pool=False, ahead=False, **given):
         model = Node(reward_model=Node(enable=enable, enable_resource_pool=pool))
-        check_rounds(Node(reward=model, **config(**given)), policies.ar3po(), ahead=ahead)
+        check_rounds(Node(reward=model, **config(**given)), ba.methods.ar3po(), ahead=ahead)
 
     rounds()
     rounds(enable=True, pool=True)

@@ -5,7 +5,7 @@ import itertools
 import json
 import textwrap
 
-from budgetalloc.policies.methods import METHODS, SECTIONS, published
+from budgetalloc.methods.table import METHODS, SECTIONS, published
 
 __all__ = ["run"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from budgetalloc.cli.reading import bar, opened
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.progress import Progress, read_progress
-from budgetalloc.policies.methods import policy_of
+from budgetalloc.training.policy_like import policy_of
 from budgetalloc.report import Report, as_json, as_text, comparison_report, report
 from budgetalloc.report.policy_replays import POLICIES
 from budgetalloc.report.run_comparison import Side

@@ -1,0 +1,47 @@
+"""A*-PO: a baseline from the model before training that stays fixed."""
+
+from typing import Annotated
+
+import numpy as np
+
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.methods.offline import InitialSuccess, Offline
+from budgetalloc.methods.rules import count_visits, least_visited_first
+from budgetalloc.methods.table import Between, method
+from budgetalloc.policies import Policy
+from budgetalloc.policies.interface import Outcome
+
+
+@method("which baseline", "released code")
+def a_star_po(
+    *, beta: Annotated[float, Between(0.01, 100)] = 0.5, offline: Offline = 8, seed: int = 0
+) -> Policy:
+    """A*-PO (arXiv 2505.20686): V* = beta log mean exp(r / beta) of eight rollouts before training,
+    fixed; one rollout a prompt, in epochs.
+
+    Only the baseline, in the trainer's own loss, without the term beta2 log(pi / pi_ref) (beta2 is
+    1e-3). The eight rollouts are given, or measured by the first steps and charged to the run.
+
+    As the model improves, r - V* loses its mean of 0. TRL's `A2POTrainer` has the paper's loss.
+
+    >>> from budgetalloc import Budget
+    >>> policy = a_star_po(offline={"half": (4, 8)})
+    >>> step = policy.begin(["half"], Budget(rollouts=1, floor=0, min_group=1))
+    >>> step.expected_success(["half"], [1]).round(3)  # 0.5 log((1 + e^2) / 2)
+    array([0.717])
+    """
+    reference = InitialSuccess(offline)
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        reference.learn(memory, visit)
+        count_visits(memory, visit)
+
+    def optimal_value(outcome: Outcome) -> FloatArray:
+        wins_G, n_G = reference.results(outcome.ids_G, outcome.recall_G)
+        value_G = beta * np.log1p(wins_G / np.maximum(n_G, 1) * np.expm1(1 / beta))
+        return np.clip(np.where(n_G > 0, value_G, 0.5), 0.0, 1.0)
+
+    return reference.policy(
+        least_visited_first(1), optimal_value, learn, {"visits": 0.0}, scale="rms", min_group=1
+    )

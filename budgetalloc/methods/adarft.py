@@ -1,0 +1,62 @@
+"""AdaRFT: the prompts nearest to a target difficulty, which moves with the reward."""
+
+import math
+from typing import Annotated
+
+import numpy as np
+
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.budget import IntArray
+from budgetalloc.methods.offline import InitialSuccess, Offline
+from budgetalloc.methods.rules import falling, ranked
+from budgetalloc.methods.table import Between, Count, Share, method
+from budgetalloc.policies import Policy, View
+
+
+@method("which prompts", "paper's formulas", starves=True, of_rates=True)
+def adarft(
+    *,
+    group: Count = 8,
+    goal: Share = 0.5,
+    start: Annotated[float, Between(0, 100)] = 0.0,
+    offline: Offline = 8,
+    seed: int = 0,
+) -> Policy:
+    """AdaRFT (arXiv 2504.05520): a group each to the difficulties nearest to T, T <- T + 50 tanh(2
+    (mean reward - goal)) in [0, 100].
+
+    Difficulties are 100 (1 - s / n) of rollouts before training, by default eight of each prompt,
+    measured by the run's first steps and charged to it; 50 without any. Prompts far from T are left
+    out. Graded success enters through its mean.
+
+    Args:
+        goal, start: The mean reward to keep, and the first T.
+        offline: As in `spo`. For a difficulty d of your own, give (100 - d, 100).
+
+    >>> from budgetalloc import Budget
+    >>> policy = adarft(offline={"easy": (8, 8), "half": (4, 8), "hard": (0, 8)}, seed=0)
+    >>> policy.observe(["easy"] * 8, [1] * 8)  # T moves to 38
+    >>> policy.allocate(["easy", "half", "hard"], Budget(rollouts=8, floor=0))
+    array([0, 8, 0])
+    """
+    reference = InitialSuccess(offline)
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        trained_V = reference.learn(memory, visit)
+        if trained_V.any():
+            mean = float(visit.successes_V[trained_V].sum() / visit.scored_V[trained_V].sum())
+            target = memory.numbers["target"] + 50.0 * math.tanh(2.0 * (mean - goal))
+            memory.numbers["target"] = min(max(target, 0.0), 100.0)
+
+    def decide(view: View) -> IntArray:
+        successes_P, rollouts_P = reference.results(view.ids_P, view.recall)
+        difficulty_P = 100 * (1 - successes_P / np.maximum(rollouts_P, 1))
+        difficulty_P[rollouts_P == 0] = 50.0
+        # the view's order is random
+        nearest = np.argsort(np.abs(difficulty_P - view.numbers["target"]), kind="stable")
+        return ranked(falling(nearest), group, view)
+
+    numbers = {"target": start}
+    return reference.policy(
+        decide, lambda outcome: outcome.mean_G, learn, numbers=numbers, scale="group"
+    )

@@ -1,0 +1,65 @@
+"""DEPO: prompts whose last visits had the largest advantages, and the least visited ones."""
+
+import math
+from typing import Annotated
+
+import numpy as np
+
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.budget import IntArray
+from budgetalloc.methods.rules import count_visits, latest_first, mean_advantage, ranked
+from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.policies import Policy, View
+
+
+@method("which prompts", "a description")
+def depo(
+    *,
+    group: Count = 8,
+    window: Annotated[int, Between(1, 1000)] = 3,
+    alpha: Share = 0.5,
+    decay: Share = 0.05,
+    lowest: Share = 0.2,
+    replay: Annotated[float, Between(0, 1, without=(0,))] = 0.1,
+    seed: int = 0,
+) -> Policy:
+    """DEPO (arXiv 2509.01321): the share alpha_0 - d e with the largest mean |A| of the last
+    visits, and the share rho least visited.
+
+    Without the entropy factor, which needs the trainer; all shares are our defaults. e is the
+    candidates' mean number of visits, rounded down. A prompt never seen counts as the largest.
+
+    Args:
+        window: s, visits to average over.
+        alpha, decay, lowest: alpha_0, the share at the start; d, its fall in an epoch; its minimum.
+        replay: rho, share of the least visited; it brings prompts without signal back.
+
+    >>> from budgetalloc import Budget
+    >>> policy, ids = depo(alpha=0.25, replay=0.25, seed=0), ["solved", "failed", "half"]
+    >>> policy.observe([x for x in ids for _ in range(8)], [1] * 8 + [0] * 8 + [0, 1] * 4)
+    >>> policy.observe(["solved"] * 8, [1] * 8)
+    >>> policy.allocate(ids, Budget(rollouts=16, floor=0))  # "failed" was visited less often
+    array([0, 8, 8])
+    """
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        recent = memory.columns["recent"]
+        size_V = mean_advantage(visit.rewards_R, visit.group_R, len(visit.at_V))
+        recent[visit.at_V] = latest_first(recent[visit.at_V], size_V)
+        count_visits(memory, visit)
+
+    def decide(view: View) -> IntArray:
+        visits_P, known_P = view.recall["visits"], np.minimum(view.recall["visits"], window)
+        total_P = view.recall["recent"].sum(axis=1)
+        explorable_P = np.where(known_P > 0, total_P / np.maximum(known_P, 1), np.inf)
+        share, prompts = max(alpha - decay * math.floor(visits_P.mean()), lowest), len(visits_P)
+        chosen_P = np.zeros(prompts, dtype=np.bool_)
+        best = np.argsort(-explorable_P, kind="stable")
+        chosen_P[best[: math.ceil(share * prompts - 1e-9)]] = True
+        rest = np.flatnonzero(~chosen_P)
+        rarest = rest[np.argsort(visits_P[rest], kind="stable")]
+        chosen_P[rarest[: math.ceil(replay * prompts - 1e-9)]] = True
+        return ranked(chosen_P + view.rng.random(prompts) + 1e-12, group, view)
+
+    memory = Memory({"visits": 0.0, "recent": [0.0] * window}, learn)
+    return policy(decide, memory=memory, candidates="all")

@@ -1,0 +1,64 @@
+"""GRESO: prompts whose rewards last varied."""
+
+from typing import Annotated
+
+import numpy as np
+
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.budget import IntArray
+from budgetalloc.methods.rules import ranked
+from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.policies import Policy, View
+
+
+@method("which prompts", "released code")
+def greso(
+    *,
+    group: Count = 8,
+    explore: Annotated[float, Between(0.05, 0.95)] = 0.5,
+    target: Share = 0.25,
+    change: Share = 0.01,
+    least: Annotated[float, Between(0, 1, without=(0,))] = 0.01,
+    seed: int = 0,
+) -> Policy:
+    """GRESO (arXiv 2506.02177): skipped with probability 1 - p_e^z after z visits in a row without
+    variance.
+
+    Constants from the released code, which counts runs of easy and hard visits separately, by mean
+    rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
+
+    Prompts that passed at their last visit have one p_e, prompts that failed another. After each
+    step a p_e falls by `change` if its share of the step's groups (all passed, or all failed) is at
+    least its target (a third of `target`, or two thirds), else it rises, within [0.05, 0.95].
+
+    Args:
+        explore, least: p_e at the start; smallest probability to keep a prompt.
+        target, change: Target share of groups without variance; step by which p_e moves.
+
+    >>> from budgetalloc import Budget
+    >>> policy = greso(seed=0)
+    >>> for _ in range(5):
+    ...     policy.observe(["solved"] * 8 + ["half"] * 8, [1] * 8 + [0, 1] * 4)
+    >>> policy.allocate(["solved", "half", "new"], Budget(rollouts=16, floor=0))
+    array([0, 8, 8])
+    """
+    targets = {"easy": target / 3, "hard": target * 2 / 3}
+
+    def learn(memory: Memory, visit: Visit) -> None:
+        columns, numbers, many_V = memory.columns, memory.numbers, visit.scored_V >= 2
+        at, equal, easy = visit.at_V[many_V], ~visit.mixed_V[many_V], visit.mean_V[many_V] >= 0.5
+        columns["run"][at] = np.where(equal, columns["run"][at] + 1, 0)
+        columns["easy"][at] = equal & easy
+        for kind, flat in (("easy", equal & easy), ("hard", equal & ~easy)):
+            if at.size:
+                move = -change if flat.mean() >= targets[kind] else change
+                numbers[kind] = min(max(numbers[kind] + move, 0.05), 0.95)
+
+    def decide(view: View) -> IntArray:
+        explore_P = np.where(view.recall["easy"] > 0, view.numbers["easy"], view.numbers["hard"])
+        keep_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
+        kept_P = keep_draw_P < np.maximum(explore_P ** view.recall["run"], least)
+        return ranked(kept_P + order_draw_P + 1e-12, group, view)
+
+    memory = Memory({"run": 0.0, "easy": 0.0}, learn, {"easy": explore, "hard": explore})
+    return policy(decide, memory=memory, candidates="all")

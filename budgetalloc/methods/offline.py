@@ -1,0 +1,131 @@
+"""Success rates of the model before training: given, or measured by the first steps of the run."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_integer, check_number, shown
+from budgetalloc.methods.rules import ranked
+from budgetalloc.methods.table import policy
+from budgetalloc.policies import Policy, View
+from budgetalloc.policies.interface import Outcome
+
+logger = logging.getLogger(__name__)
+Offline = Mapping[Id, tuple[float, int]] | int | None
+"""A mapping: successes and rollouts of each prompt before training. An integer n: the run's first
+steps measure every candidate with n rollouts. None: nothing is known."""
+
+_COLUMNS = {"offline_successes": 0.0, "offline_rollouts": 0.0}
+
+
+class InitialSuccess:
+    """Each prompt's successes before training.
+
+    A measurement is charged to the run. While a candidate has fewer than `measure` rollouts, the
+    steps give `measure` to such candidates. These rollouts are observed, counted and logged like
+    all others, but not trained on. A run of B rollouts over P prompts has B - measure * P left for
+    training, and trains nothing if this is not positive. The first step logs the number of
+    measuring steps.
+
+    >>> InitialSuccess(8).measure, InitialSuccess({"a": (3, 8)}).given
+    (8, {'a': (3, 8)})
+    """
+
+    def __init__(self, offline: Offline) -> None:
+        self.given: Mapping[Id, tuple[float, int]] = {}
+        self.measure = 0
+        """Rollouts to measure each prompt with."""
+        if isinstance(offline, Mapping):
+            for name, pair in offline.items():
+                if not isinstance(pair, Sequence) or len(pair) != 2:
+                    raise InputError(
+                        f"offline[{name!r}]={shown(pair)}: give (successes, rollouts), such as "
+                        "(3, 8)."
+                    )
+                rollouts = check_integer(f"rollouts of offline[{name!r}]", pair[1], 0)
+                check_number(f"successes of offline[{name!r}]", pair[0], 0, rollouts)
+            self.given = dict(offline)
+        elif offline is not None:
+            try:
+                self.measure = check_integer("offline", offline, 1)
+            except InputError as error:
+                raise InputError(
+                    f"offline={shown(offline)}: give a mapping from a prompt's id to its "
+                    "(successes, rollouts), the number of rollouts to measure each prompt with at "
+                    "the start of the run, or None.",
+                    argument="offline",
+                ) from error
+
+    def results(
+        self, ids_P: Sequence[Id], recall: Mapping[str, FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Successes and rollouts of each prompt before training, shape (P,); both 0 if unknown."""
+        if not self.given:
+            return recall["offline_successes"], recall["offline_rollouts"]
+        pairs = [self.given.get(name, (0.0, 0)) for name in ids_P]
+        both_P2 = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+        return both_P2[:, 0], both_P2[:, 1]
+
+    def missing(self, recall: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
+        """Which prompts still have to be measured, shape (P,)."""
+        return recall["offline_rollouts"] < self.measure
+
+    def learn(self, memory: Memory, visit: Visit) -> NDArray[np.bool_]:
+        """Adds the measurements of a visit to the memory; returns which visited prompts were
+        trained on, shape (V,)."""
+        at_V, columns = visit.at_V, memory.columns
+        measured_V = columns["offline_rollouts"][at_V] < self.measure
+        columns["offline_successes"][at_V] += np.where(measured_V, visit.successes_V, 0.0)
+        columns["offline_rollouts"][at_V] += np.where(measured_V, visit.scored_V, 0.0)
+        return ~measured_V
+
+    def policy(
+        self,
+        rule: Callable[[View], IntArray],
+        expected: Callable[[Outcome], FloatArray],
+        learn: Callable[[Memory, Visit], None],
+        columns: Mapping[str, float] | None = None,
+        numbers: Mapping[str, float] | None = None,
+        **given: Any,
+    ) -> Policy:
+        """A policy that first measures the candidates, in random order, and then follows a rule.
+
+        Args:
+            rule: The rule.
+            expected: The baseline: the expected success of each prompt's rollouts, shape (G,).
+            learn: The update of the memory, which calls that of this class.
+            columns, numbers: Of the memory besides.
+            given: As in `table.policy`.
+        """
+
+        def decide(view: View) -> IntArray:
+            if not self.measure or not (missing_P := self.missing(view.recall)).any():
+                return rule(view)
+            steps = -(-int(missing_P.sum()) * self.measure // (view.budget.rollouts or np.inf))
+            if not view.step and steps > 1:
+                logger.warning(
+                    "offline=%d: the first %d steps measure %d prompts and train on nothing; give "
+                    "their results as a mapping, or check that the run is longer.",
+                    self.measure,
+                    steps,
+                    int(missing_P.sum()),
+                )
+            order_P = np.linspace(1.0, 0.5, len(missing_P))  # the view's order is random
+            return ranked(order_P + missing_P, self.measure, view)
+
+        def expect(outcome: Outcome) -> FloatArray:
+            expected_G = expected(outcome)
+            if self.measure:
+                expected_G = np.where(self.missing(outcome.recall_G), np.nan, expected_G)
+            return np.asarray(expected_G[outcome.group_R])
+
+        memory = Memory({**(columns or {}), **_COLUMNS}, learn, numbers)
+        needs = {"candidates": "all", "baseline": "policy"} | given
+        return policy(decide, memory=memory, expect=expect, **needs)

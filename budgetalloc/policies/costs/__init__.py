@@ -1,1 +1,0 @@
-"""What rollouts cost, and the budget of each step of a run."""

@@ -1,1 +1,0 @@
-"""Published methods that decide how many rollouts each prompt of a batch gets."""

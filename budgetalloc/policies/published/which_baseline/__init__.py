@@ -1,1 +1,0 @@
-"""Published methods that decide which baseline the rewards are compared with."""

@@ -1,1 +1,0 @@
-"""Published methods that decide which prompts are rolled out."""

@@ -1,2 +1,0 @@
-"""Published methods that generate more rollouts than they train on: uniform counts, then a rule of
-`downselect`."""

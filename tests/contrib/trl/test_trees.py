@@ -1,0 +1,266 @@
+"""Rollouts that branch, in TRL's real trainer."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import SAVES, AroundSteps, attach, logged, rows, same_weights, weights
+from transformers import TrainerCallback
+
+import budgetalloc as ba
+from budgetalloc.contrib.stored_responses import SelectiveSampleBuffer
+from budgetalloc.contrib.trees import (
+    LATR_COUNTDOWN,
+    LATR_MATH,
+    Trees,
+    aepo_branch_probability,
+    aepo_split,
+    latr_split,
+)
+from budgetalloc.errors import InputError, UnsupportedError
+
+
+def with_trees(build, trees, policy=None, dataset=None, **config):
+    """A trainer with trees and a policy, and the batches that it will train on, before TRL shuffles their rows."""
+    trainer = build(dataset, **{"max_completion_length": 12, "scale_rewards": "none", **config})
+    trainer.rollout_func, batches = trees, []
+    callback = attach(trainer, policy or ba.uniform())
+
+    def recording(inputs, generate):
+        batches.append(generate(inputs))
+        return batches[-1]
+
+    trainer.add_callback(AroundSteps(trainer, recording))
+    return trainer, callback, batches
+
+
+def test_a_branch_goes_on_from_the_cache_of_its_parent(build):
+    """At this low temperature each token is the most probable one, as computed without a cache."""
+    uneven = rows().map(lambda row: {"prompt": row["prompt"] * (1 + row["prompt_id"] % 3)})
+    trainer, _, batches = with_trees(build, Trees(1), dataset=uneven, temperature=1e-4, max_steps=2, learning_rate=0)
+    trainer.train()
+    for batch in batches:
+        inputs = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        with torch.no_grad():
+            logits = trainer.model(inputs, attention_mask=mask, position_ids=positions).logits[:, :-1]
+        chosen = logits.gather(2, inputs[:, 1:, None])[..., 0]
+        behind = (logits.max(dim=2).values - chosen)[:, batch["prompt_ids"].size(1) - 1 :]
+        assert (behind * batch["completion_mask"]).max() < 1e-2
+        assert len(set(batch["prompt_mask"].sum(dim=1).tolist())) > 1
+
+
+@pytest.mark.parametrize(("branch", "policy"), [("even", "uniform"), ("entropy", "uniform"), ("even", "thompson")])
+def test_the_loss_of_the_trainer_has_the_gradient_of_each_branch_once(build, branch, policy):
+    """TRL's dr_grpo loss sums over tokens: each branch counts once, with its weight and its advantage."""
+    trees = Trees([2, 3, 5], branch=branch, seed=3)
+    trainer, callback, batches = with_trees(build, trees, policy, loss_type="dr_grpo", max_steps=1)
+    trainer.train()
+    (batch,) = batches
+    branch_RT = trees.branches(batch["completion_ids"].size(1))["branch_ids"].numpy()
+    paths = [list(dict.fromkeys(row[row >= 0].tolist())) for row in branch_RT]
+    weights_R, group_R = np.array([leaf.weight for leaf in trees._leaves]), callback.batch.group_R
+    assert len({branch for path in paths for branch in path}) > 16  # some branched
+
+    def value(branch):
+        leaves = [row for row, path in enumerate(paths) if branch in path]
+        return np.average(callback.batch.rewards_R[leaves], weights=weights_R[leaves])
+
+    def others(row, depth):
+        near = [p for p, g in zip(paths, group_R, strict=True) if g == group_R[row] and p[:depth] == paths[row][:depth]]
+        found = {p[depth] for p in near} - {paths[row][depth]}
+        return [x for x in found if x // 2**32 <= paths[row][depth] // 2**32]
+
+    inputs = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    logps, _, _ = trainer._get_per_token_logps_and_entropies(trainer.model, inputs, mask, branch_RT.shape[1])
+    total = torch.zeros(())
+    for branch in {branch for path in paths for branch in path}:
+        leaves = [row for row, path in enumerate(paths) if branch in path]
+        depth = paths[leaves[0]].index(branch)
+        means = [[value(x) for x in others(leaves[0], at)] for at in range(depth + 1)]
+        if baselines := [np.mean(each) for each in means if each]:
+            advantage = (value(branch) - np.mean(baselines)) * weights_R[leaves].sum()
+            total = total + advantage * logps[leaves[0], torch.as_tensor(branch_RT[leaves[0]] == branch)].sum()
+    parameters = list(trainer.model.parameters())
+    wanted = torch.autograd.grad(-total / (16 * 12), parameters)
+    found = torch.autograd.grad(trainer._compute_loss(trainer.model, batch), parameters)
+    assert max(each.abs().max() for each in wanted) > 1e-3
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-3)
+
+
+def prefixes(prompts, completions):
+    return {tuple(p + c[: at + 1]) for p, c in zip(prompts, completions, strict=True) for at in range(len(c))}
+
+
+@pytest.mark.parametrize(("policy", "roots"), [("adaptive", 0.25), ("ar3po", "aepo"), ("adaptive", {0: 1.0, 1: 0.25})])
+def test_budgets_are_exact_and_shared_tokens_count_once(build, ledger, policy, roots):
+    """Also of a policy in rounds, and of groups of one or two."""
+    trainer, generated = build(max_completion_length=12, max_steps=3), []
+    trainer.rollout_func, generate = Trees(2, roots=roots, branch="entropy"), trainer._generate
+
+    def recording(prompts):
+        output = generate(prompts)
+        generated.append((output[0], output[1], output[5]["generated_tokens"]))
+        return output
+
+    trainer._generate = recording
+    attach(trainer, policy, ledger=ledger, min_group=4 if policy == "adaptive" else None)
+    trainer.train()
+    log = ba.Ledger.read(ledger)
+    assert np.bincount(log.frame.step.to_numpy()).tolist() == [16] * 3
+    fewer = 0
+    for prompts, completions, shares in generated:
+        alone = sum(map(len, completions))
+        assert len(prefixes(prompts, completions)) - 1e-6 <= sum(shares) <= alone + 1e-6
+        fewer += sum(shares) < alone - 0.5
+    assert fewer >= 1
+    assert log.frame.length.to_numpy().sum() == sum(
+        len(each) for _, completions, _ in generated for each in completions
+    )
+
+
+def test_a_budget_in_generated_tokens(build):
+    """Rollouts report their share of the tokens, which the callback takes as their cost."""
+    trainer, callback, _ = with_trees(build, Trees(3), max_steps=2, dataset=rows(40))
+    trainer.remove_callback(callback)
+    callback = attach(trainer, "adaptive", min_group=4, cost={"generated_tokens": 1.0}, cost_per_step=150.0)
+    spent = []
+
+    class Spent(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            spent.append(callback.batch.costs_R.sum())
+
+    trainer.add_callback(Spent())
+    trainer.train()
+    assert spent == pytest.approx(logged(trainer, "budgetalloc/trees/tokens"))
+
+
+def test_evaluations_do_not_branch(build):
+    trees, lengths = Trees(2), []
+    trainer = build(max_completion_length=12, eval_dataset=rows(4), per_device_eval_batch_size=16, max_steps=1)
+    trainer.rollout_func = trees
+    attach(trainer, "uniform")
+    generate = trainer._generate
+
+    def recording(prompts):
+        output = generate(prompts)
+        lengths.append((sum(map(len, output[1])), sum(output[5]["generated_tokens"])))
+        return output
+
+    trainer._generate = recording
+    trainer.train()
+    trainer.evaluate()
+    (_, in_training), *evaluations = lengths
+    assert in_training < lengths[0][0]
+    assert evaluations
+    assert all(alone == generated for alone, generated in evaluations)
+
+
+def test_the_same_seed_grows_the_same_trees(build):
+    def grown(seed):
+        trainer, _, batches = with_trees(build, Trees(2, branch="entropy", seed=seed), max_steps=2)
+        trainer.train()
+        return [batch["completion_ids"].tolist() for batch in batches]
+
+    assert grown(0) == grown(0) != grown(1)
+
+
+def test_a_run_that_fails_in_the_middle_of_a_tree_resumes_to_the_bit(build):
+    def run(fails_at=None, resume=None, **config):
+        trees = Trees(2, branch="entropy")
+        trainer, callback, batches = with_trees(build, trees, "thompson", max_steps=4, learning_rate=1e-3, **config)
+        choose, calls = trees._choose, []
+
+        def choosing(leaves, most, rng):
+            calls.append(trainer.state.global_step)
+            if calls.count(fails_at) == 2:  # after the first branches
+                raise RuntimeError("the engine died")
+            return choose(leaves, most, rng)
+
+        trees._choose = choosing
+        trainer.train(resume_from_checkpoint=resume and f"{trainer.args.output_dir}/checkpoint-{resume}")
+        return callback, batches, weights(trainer)
+
+    whole, batches, wanted = run()
+    with pytest.raises(RuntimeError, match="the engine died"):
+        run(fails_at=2, **SAVES)
+    resumed, later, found = run(resume=2)
+    assert [batch["completion_ids"].tolist() for batch in later] == [x["completion_ids"].tolist() for x in batches[2:]]
+    assert same_weights(found, wanted)
+    assert resumed.policy.estimator.step == whole.policy.estimator.step == 4
+    one, other = (each.policy.belief(list(whole.prompts.pool)) for each in (resumed, whole))
+    assert one.alpha_P.tolist() == other.alpha_P.tolist()  # nothing was counted twice
+    assert one.beta_P.tolist() == other.beta_P.tolist()
+
+
+def test_without_a_callback_trees_are_refused(build):
+    trainer = build()
+    trainer.rollout_func = Trees(2)
+    with pytest.raises(UnsupportedError, match="needs an AdaptiveGRPOCallback"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "named"),
+    [
+        ({"mask_truncated_completions": True}, {}, "mask_truncated_completions"),
+        ({}, {"baseline": "batch", "scale": "batch"}, "baseline='batch'"),
+        ({}, {"policy": "reinforce_ada"}, "some leaves"),
+        ({}, {"buffer": SelectiveSampleBuffer()}, "buffer="),
+    ],
+)
+def test_what_would_get_wrong_advantages_is_refused(build, config, options, named):
+    trainer = build(**config)
+    trainer.rollout_func = Trees(2)
+    with pytest.raises(UnsupportedError, match=named):
+        attach(trainer, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"points": 0}, "points"),
+        ({"points": []}, "points"),
+        ({"points": [4, 2]}, "points"),
+        ({"points": 4, "roots": 0}, "roots"),
+        ({"points": 4, "roots": 1.5}, "roots"),
+        ({"points": 4, "roots": {1: 0.5}}, "step 0"),
+        ({"points": 4, "roots": {0: 1.5}}, "roots=1.5"),
+        ({"points": 4, "roots": {0.5: 1.0}}, "roots=0.5"),
+        ({"points": 4, "branch": "random"}, "branch"),
+    ],
+)
+def test_bad_arguments_are_named(given, named):
+    with pytest.raises(InputError, match=named):
+        Trees(**given)
+
+
+def test_aepo_gives_half_from_scratch_where_entropies_are_equal_and_one_at_least():
+    assert aepo_split(16, 1.3, 1.3) == (8, 8)
+    assert aepo_split(10, 1.0, 0.0) == (7, 3)  # 10 / (1 + e^-1) = 7.31
+    assert aepo_split(10, 3.0, 0.0) == (10, 0)  # 9.53
+    assert aepo_split(16, 0, 1e9) == (1, 15)
+    assert aepo_split(1, 0, 5) == (1, 0)
+
+
+def test_branches_in_a_row_make_the_next_less_likely():
+    p = aepo_branch_probability(0.5, np.arange(6))
+    np.testing.assert_allclose(p, [0.6, 0.45, 0.3, 0.15, 0, 0])
+    assert aepo_branch_probability(-9, 9) == 0  # two factors below zero do not make a branch
+    assert aepo_branch_probability(99, 0) == 1
+
+
+def test_latr_trades_trees_for_plain_samples_over_the_run():
+    assert [latr_split(8, step, LATR_COUNTDOWN)[0] for step in (0, 9, 10, 19, 20, 79, 80, 199, 200, 10**6)] == [
+        *(8, 8, 6, 6, 4, 4, 2, 2, 0, 0)
+    ]
+    assert [latr_split(4, step, LATR_MATH)[0] for step in (99, 100, 200, 300)] == [4, 3, 2, 1]
+    assert [latr_split(5, step, LATR_COUNTDOWN) for step in (0, 10, 20, 80, 200)] == [
+        (5, 0),
+        (4, 1),
+        (3, 2),
+        (1, 4),
+        (0, 5),
+    ]
