@@ -37,8 +37,8 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     """One run, with its curve: generated tokens and success."""
     from train import train
 
-    from budgetalloc.trl import AdaptiveGRPOCallback
     from budgetalloc.contrib.trees import Trees
+    from budgetalloc.trl import AdaptiveGRPOCallback
 
     mix, settings = MIXES["chain"], ARMS[arm]
 

