@@ -151,7 +151,8 @@ def test_figures_in_sentences_are_those_of_the_tables():
 
 @pytest.mark.slow
 def test_where_the_gain_comes_from_is_told_with_figures_that_a_script_prints():
-    command, environment = [sys.executable, "benchmarks/learning/ablation.py"], os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "benchmarks/learning/with_features.py", "--parts"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     printed = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     parts = re.search(r"mean less uniform's \|[ |]*\+(\S+) \| \+(\S+) \| \+(\S+)", printed).groups()
     told = re.findall(r"(0\.\d+)(?= with (?:the choice|the baseline|both))", " ".join(EVIDENCE.split()))
