@@ -32,7 +32,7 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
     success = (
         "the column of success, from 0 to 1 (default: the log's own success; of several reward "
         "functions the one that "
-        "gave 0 and 1 only; else the reward)"
+        "gave both 0 and 1; else the reward)"
     )
     add("--success", metavar="COLUMN", help=success)
     add("--length", metavar="COLUMN", help="the column of lengths in tokens")
