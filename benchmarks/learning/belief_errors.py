@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import budgetalloc as ba
-from budgetalloc.beliefs.interface import Estimator
+from budgetalloc.beliefs.estimator import Estimator
 
 RECORDED = Path(__file__).with_name("recorded")
 RATES = {"many_wrong": 4.5e-4, "hard_wrong": 4.5e-4, "growing": 2e-4}  # those of adaptive(); of other mixes 3e-4
@@ -45,9 +45,9 @@ def record(mix: str, seed: int, steps: int = 150) -> World:
             return World(saved["rate_TP"], saved["texts"].tolist())
     from mixes import MIXES
     from oracle import Exact
+    from train import train
     from transformers import TrainerCallback
 
-    from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     task, rates = MIXES[mix].task(seed), []
@@ -76,7 +76,6 @@ def record(mix: str, seed: int, steps: int = 150) -> World:
         learning_rate=RATES.get(mix, 3e-4),
         seed=seed,
         **task,
-        eval_samples=1,
         threads=1,
         progress=False,
     )
