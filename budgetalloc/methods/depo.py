@@ -8,7 +8,7 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import count_visits, latest_first, mean_advantage, ranked
-from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.methods.table import AboveZero, Between, Count, Share, method, policy
 from budgetalloc.policies import Policy, View
 
 
@@ -20,7 +20,7 @@ def depo(
     alpha: Share = 0.5,
     decay: Share = 0.05,
     lowest: Share = 0.2,
-    replay: Annotated[float, Between(0, 1, without=(0,))] = 0.1,
+    replay: AboveZero = 0.1,
     seed: int = 0,
 ) -> Policy:
     """DEPO (arXiv 2509.01321): the share alpha_0 - d e with the largest mean |A| of the last

@@ -10,13 +10,11 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.methods.table import Between, Count, method, policy
+from budgetalloc.methods.table import Between, Count, Inside, method, policy
 from budgetalloc.policies import Policy, Tally, View
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
-
-Inside = Annotated[float, Between(0, 1, without=(0, 1))]
 
 
 @lru_cache(maxsize=8)
