@@ -28,7 +28,7 @@ from budgetalloc.methods import (
 )
 from budgetalloc.methods.table import METHODS
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
-from budgetalloc.policies import bounds, growing_groups
+from budgetalloc.policies import bounds, rounds
 from budgetalloc.solvers import systematic
 
 BAD: dict[str, Any] = {
@@ -257,7 +257,7 @@ ROWS = [
         seed=0,
         step=0,
     ),
-    row(growing_groups.growing, then=play, policy=ba.uniform(), first=2, most=4, rounds=3),
+    row(rounds.growing, then=play, policy=ba.uniform(), first=2, most=4, rounds=3),
     row(hints.on_all_fail, then=play, policy=ba.uniform(), hint=lambda ids: None, rollouts=4),
     # downselect
     row(downselect.mixed_first, ids_R=IDS, rewards_R=REWARDS, rows=4),

@@ -36,8 +36,8 @@ OUT = Path(__file__).with_suffix(".jsonl")
 def run(arm: str, seed: int) -> dict[str, Any]:
     """One run, with its curve: generated tokens and success."""
     from budgetalloc.cli.testbed.train import train
+    from budgetalloc.contrib.trees import Trees
     from budgetalloc.trl import AdaptiveGRPOCallback
-    from budgetalloc.trl.experimental.trees import Trees
 
     mix, settings = MIXES["chain"], ARMS[arm]
 

@@ -75,14 +75,8 @@ def check_mixture(mixture: Any) -> Mixture | None:
 def shares_within(
     weights_D: FloatArray, low_D: FloatArray, high_D: FloatArray, probe: float
 ) -> FloatArray:
-    """Shares in proportion to weights, within the quotas, and at least `probe` where the quotas
-    allow it.
-
-    Args:
-        weights_D: At least 0, shape (D,). If all are 0, the shares are as even as the quotas allow.
-        low_D, high_D: Lowest and highest share of each domain, shape (D,); the sum 1 must be
-            possible.
-        probe: The lowest share of a domain within its quota.
+    """Shares in proportion to weights, within the quotas `low_D` and `high_D`, and at least `probe`
+    where these allow it. If all weights are 0, the shares are as even as the quotas allow.
 
     >>> shares_within(np.array([3.0, 1.0, 0.0]), np.zeros(3), np.array([0.5, 1.0, 1.0]), 0.02).round(3)
     array([0.5 , 0.48, 0.02])
@@ -98,22 +92,17 @@ def shares_within(
 def steps_to_see_fall(fall: float, probes: int, *, solved: float = 1.0, miss: float = 0.05) -> int:
     """Steps after which a fall of a domain's success is seen with probability 1 - `miss`, at worst.
 
-    The fall counts as seen once the mean success of the probes since the fall is below `solved` -
-    `fall` / 2. After n probes it is above that with probability of at most exp(-n KL(solved - fall
-    / 2 || solved - fall)), the Chernoff bound (Hoeffding 1963, theorem 1), for any success in [0,
-    1].
+    It is seen once the mean success of the probes since the fall is below `solved` - `fall` / 2.
+    After n probes it is above that with probability of at most exp(-n KL(solved - fall / 2 ||
+    solved - fall)), the Chernoff bound (Hoeffding 1963, theorem 1).
 
     Args:
         fall: How far the success falls, above 0 and at most `solved`.
-        probes: Rollouts of the domain in a step, at least 1: `Mixture.probe` times the step's
-            rollouts, rounded down.
+        probes: Rollouts of the domain in a step, at least 1: `Mixture.probe` of the step's.
         solved: Mean success before the fall, in (0, 1].
         miss: The probability of not seeing it, in (0, 1).
 
-    Raises:
-        InputError: an argument out of range.
-
-    >>> [steps_to_see_fall(fall, probes=5) for fall in (0.1, 0.2, 0.5)]  # of 256 rollouts a step, 2 %
+    >>> [steps_to_see_fall(fall, probes=5) for fall in (0.1, 0.2, 0.5)]
     [36, 17, 5]
     """
     check_number("solved", solved, 0, 1, without=(0,))

@@ -96,7 +96,8 @@ def efficiency(moved_D: FloatArray, variance_D: FloatArray, taught_D: FloatArray
     Returns:
         In [0.05, 2], shape (D,).
 
-    >>> efficiency(np.array([0.3, 0.0, 0.0]), np.full(3, 0.0004), np.array([300.0, 300, 2])).round(2)
+    >>> moved_D, taught_D = np.array([0.3, 0.0, 0.0]), np.array([300.0, 300, 2])
+    >>> efficiency(moved_D, np.full(3, 0.0004), taught_D).round(2)
     array([1.99, 0.05, 1.  ])
     """
     clear_D = np.sqrt(np.maximum(moved_D**2 - variance_D, 0.0))

@@ -1,12 +1,4 @@
-"""Distribution of a run's rollouts over its steps, and a price that keeps a budget on average.
-
-A rule proposes a number of rollouts, and `Horizon.fit` turns it into a count for the step that
-keeps the run's total:
-
-    horizon = Horizon(rollouts=38_400, steps=150, low=128, high=512)
-    count = horizon.fit(constant(horizon, step, spent), step, spent)      # or phases
-    counts_P = policy.allocate(ids_P, Budget(rollouts=count, floor=0))
-"""
+"""Distribution of a run's rollouts over its steps, and a price that keeps a budget on average."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +28,8 @@ __all__ = ["PACING", "DualPrice", "Horizon", "constant", "pacing_plan", "phases"
 class Horizon:
     """The rollouts of a training run, and the bounds of one step.
 
+    A rule proposes a number of rollouts, and `fit` turns it into a count that keeps the total.
+
     Args:
         rollouts: Rollouts of the run, spent exactly.
         steps: Steps of the run.
@@ -48,8 +42,8 @@ class Horizon:
     >>> horizon = Horizon(rollouts=100, steps=3, low=20, high=50)
     >>> horizon.fit(90, step=0, spent=0)  # more than a step may have
     50
-    >>> horizon.fit(0, step=1, spent=50), horizon.fit(0, step=2, spent=70)  # the last step takes what is left
-    (20, 30)
+    >>> horizon.fit(0, step=2, spent=70)  # the last step takes what is left
+    30
     """
 
     rollouts: int
@@ -145,11 +139,7 @@ def constant(horizon: Horizon, step: int, spent: int) -> float:
 def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spent: int) -> float:
     """A share of the rollouts that are left, in proportion to the weight of the step's phase.
 
-    Args:
-        horizon: Horizon of the run.
-        parts: Steps and weight of each phase in order; the last phase continues to the end of the
-            run.
-        step, spent: As in `Horizon.bounds`.
+    `parts` are the steps and the weight of each phase in order; the last one goes on to the end.
 
     >>> horizon = Horizon(rollouts=100, steps=4)
     >>> phases(horizon, [(2, 1), (2, 4)], 0, 0), phases(horizon, [(2, 1), (2, 4)], 2, 20)
@@ -242,9 +232,7 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
     check_choice("name", name := given.get("name"), ("constant", "phases"))
     if missing := [key for key in ("rollouts", "steps") if key not in given]:
         raise InputError(f"give {' and '.join(missing)}.")
-    parts = given.get("parts")
-    if isinstance(parts, list):  # a file has lists
-        parts = tuple(tuple(x) if isinstance(x, list) else x for x in parts)
+    parts = tuples(given.get("parts"))
     if (parts is None) != (name == "constant"):
         raise InputError(
             f"parts={parts!r}: phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none."

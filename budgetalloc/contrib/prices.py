@@ -35,9 +35,8 @@ def aged(price: Price, tokens_per_step: float, keep: float) -> Price:
     """A price for trainers in which long rollouts are older when they are trained on:
     `cost=aged(tokens, 2000, 0.9)`.
 
-    A rollout that takes a optimizer steps is worth keep**a of a fresh one. Policies weigh value by
-    cost, so its cost is divided by that factor. Its age follows from its expected length, which is
-    learned per prompt.
+    A rollout that takes a optimizer steps is worth keep**a of a fresh one, so its cost is divided
+    by that. Its age follows from its expected length, which is learned per prompt.
 
     Args:
         price: The price of a fresh rollout.
@@ -46,10 +45,8 @@ def aged(price: Price, tokens_per_step: float, keep: float) -> Price:
         keep: The share of its value that a rollout keeps at each optimizer step, above 0 and at
             most 1.
 
-    Raises:
-        InputError: a number out of range.
-
-    >>> once_P, each_P = aged(tokens, tokens_per_step=1000, keep=0.9)(np.array([100.0]), np.array([4000.0]))
+    >>> price = aged(tokens, tokens_per_step=1000, keep=0.9)
+    >>> once_P, each_P = price(np.array([100.0]), np.array([4000.0]))
     >>> once_P.round(1), each_P.round(1)  # 4 steps old: worth 0.656 of a fresh rollout
     (array([152.4]), array([6096.6]))
     """

@@ -8,8 +8,7 @@ import numpy as np
 from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.methods.table import Between, Count, Positive, method, policy
 from budgetalloc.policies import Policy, View
-from budgetalloc.policies.composition import spend
-from budgetalloc.policies.ranking import top
+from budgetalloc.policies.composition import spend, top
 from budgetalloc.solvers.proportional import proportional
 
 

@@ -11,8 +11,7 @@ from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.policies import View
-from budgetalloc.policies.composition import spend
-from budgetalloc.policies.ranking import top
+from budgetalloc.policies.composition import spend, top
 from budgetalloc.solvers.interface import check_costs, largest
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value

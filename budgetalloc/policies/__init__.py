@@ -3,10 +3,9 @@
 
 from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.composition import knapsack, thompson, uniform
-from budgetalloc.policies.growing_groups import growing
 from budgetalloc.policies.interface import Hinted, Needs, Tally, View
 from budgetalloc.policies.policy import Policy, Step
-from budgetalloc.policies.rounds import sequential
+from budgetalloc.policies.rounds import growing, sequential
 
 __all__ = [
     "Hinted",

@@ -21,11 +21,10 @@ from budgetalloc.errors import (
 )
 from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.bounds import budget_of_groups
-from budgetalloc.policies.composition import least_groups, spend
-from budgetalloc.policies.growing_groups import growing
+from budgetalloc.policies.composition import least_groups, spend, top
 from budgetalloc.policies.interface import Decide, Needs, Rounds, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import top
+from budgetalloc.policies.rounds import growing
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
 

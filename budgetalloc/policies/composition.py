@@ -17,7 +17,7 @@ from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
 
-__all__ = ["knapsack", "least_groups", "per_cost", "spend", "thompson", "uniform"]
+__all__ = ["knapsack", "least_groups", "per_cost", "spend", "thompson", "top", "uniform"]
 
 _FIRST_LIMIT = 64  # largest count of the first table; few prompts get more
 _FIRST_CELLS = 1_600_000  # most values of the first table
@@ -280,3 +280,22 @@ def per_cost(value: Value, costs: tuple[FloatArray, FloatArray] | None) -> Value
         return np.asarray(np.where(once_P1 > 0, shared_PN, own_PN))
 
     return priced
+
+
+def top(scores_P: FloatArray, group: int) -> Value:
+    """The value with which a solver gives `group` rollouts each to the prompts with the highest
+    (positive) scores.
+
+    Each rollout up to `group` adds the score, further rollouts nothing: a surplus is spread after
+    all groups are full.
+
+    >>> from budgetalloc import Budget, Point, greedy
+    >>> budget, belief = Budget(rollouts=10, floor=0, cap=8), Point([0.5, 0.5, 0.5])
+    >>> greedy(top(np.array([0.1, 0.3, 0.2]), 4)(belief, budget.grid()), None, budget)
+    array([2, 4, 4])
+    """
+
+    def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+        return np.outer(scores_P, np.minimum(np.asarray(counts_N, dtype=np.float64), group))
+
+    return value

@@ -558,7 +558,7 @@ class Step:
         rule. Arguments as in `baseline_belief`.
 
         >>> import budgetalloc as ba
-        >>> step = ba.policies.spo().begin(["a", "b"], ba.Budget(rollouts=2, min_group=1, floor=0))
+        >>> step = ba.methods.spo().begin(["a", "b"], ba.Budget(rollouts=2, min_group=1, floor=0))
         >>> step.expected_success(["a", "b"], [0, 1])
         array([0.5, 0.5])
         """

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from budgetalloc.errors import imported as _imported
 
 if TYPE_CHECKING:
+    from budgetalloc.contrib.rollout_worker import AdaptiveRolloutWorker
     from budgetalloc.trl.callback import AdaptiveGRPOCallback
     from budgetalloc.trl.checkpoints import last_checkpoint
-    from budgetalloc.trl.experimental.rollout_worker import AdaptiveRolloutWorker
 
 __all__ = ["AdaptiveGRPOCallback", "AdaptiveRolloutWorker", "last_checkpoint"]
 
 _LATER = {
     "AdaptiveGRPOCallback": "budgetalloc.trl.callback",
     "last_checkpoint": "budgetalloc.trl.checkpoints",
-    "AdaptiveRolloutWorker": "budgetalloc.trl.experimental.rollout_worker",
+    "AdaptiveRolloutWorker": "budgetalloc.contrib.rollout_worker",
 }
 
 

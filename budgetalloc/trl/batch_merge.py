@@ -20,8 +20,7 @@ from budgetalloc.errors import UnsupportedError
 
 __all__ = ["drop_fillers", "gather_rounds", "merge_rounds", "process_share", "select_rows"]
 
-# The entries of TRL's batch: the side and the value that pad a short row; None for one number per
-# row.
+# The entries of TRL's batch: how a short row is padded; None for one number per row.
 _FILL: dict[str, tuple[str, float] | None] = {
     "prompt_ids": ("left", 0),  # the pad token
     "prompt_mask": ("left", 0),
@@ -33,20 +32,17 @@ _FILL: dict[str, tuple[str, float] | None] = {
     "sampling_per_token_logps": ("right", 0),
     "importance_sampling_ratio": ("right", 1),
     "advantages": None,
-    "branch_ids": ("right", -1),  # of `experimental.trees`
+    "branch_ids": ("right", -1),  # of `contrib.trees`
     "branch_weights": None,
 }
 
 
 def merge_rounds(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
-    """The batches of several rounds as one, padded to the longest row.
-
-    Raises:
-        UnsupportedError: a batch holds something that cannot be merged row by row, such as images.
-    """
+    """The batches of several rounds as one, padded to the longest row; raises `UnsupportedError` if
+    one holds something that cannot be merged row by row, such as images."""
     if len(outputs) == 1:
         return outputs[0]
-    _check_names([list(output) for output in outputs])
+    _check_names([_by_row(output) for output in outputs])
     merged: dict[str, Any] = {}
     for name in _by_row(outputs[0]):
         rows = [row for output in outputs for row in output[name]]
@@ -59,21 +55,17 @@ def gather_rounds(
     outputs: Sequence[dict[str, Any]], sizes: Sequence[int], accelerator: Any, pad_token_id: int
 ) -> dict[str, Any]:
     """The batches of several rounds as one, with the rows of all processes in the order of the
-    requests.
+    requests; all processes raise if one does.
 
     Args:
         outputs: This process's share of each round, with the fillers.
         sizes: The rows of each round, all processes together and without the fillers.
-        accelerator: The trainer's accelerator.
-        pad_token_id: Pads the token ids.
-
-    Raises:
-        UnsupportedError: As in `merge_rounds`; all processes raise if one does.
+        accelerator, pad_token_id: Of the trainer.
     """
-    _check_names(gather_object([sorted(output) for output in outputs]))
+    _check_names(gather_object([_by_row(output) for output in outputs]))
     mine = merge_rounds(outputs, pad_token_id)
     gathered: dict[str, Any] = {}
-    for name in sorted(_by_row(mine)):  # the same order on all processes
+    for name in _by_row(mine):
         column = mine[name]
         side, value = _padding(name, pad_token_id)
         if side is not None:
@@ -92,7 +84,7 @@ def _places(sizes: Sequence[int], processes: int) -> IntArray:
     """The positions of the rounds' rows among the gathered rows, which are ordered by process, then
     by round.
 
-    >>> _places([4, 3], 2)  # the first process has rows 0, 1 of the first round and 0, 1 of the second
+    >>> _places([4, 3], 2)  # the first process has rows 0, 1 of both rounds
     array([0, 1, 4, 5, 2, 3, 6])
     """
     shares = [-(-size // processes) for size in sizes]
@@ -107,7 +99,7 @@ def _places(sizes: Sequence[int], processes: int) -> IntArray:
 def select_rows(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
     """The batch of these rows only; raises `UnsupportedError` if an entry does not have one value
     per row."""
-    _check_names([list(output)])
+    _check_names([_by_row(output)])
     index = torch.as_tensor(rows)
     return _counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
 
@@ -119,8 +111,7 @@ def process_share(output: dict[str, Any], process: int, processes: int) -> dict[
     if total % processes:
         raise UnsupportedError(
             f"The policy trains on {total} rollouts, which {processes} processes cannot share "
-            "evenly. Give the Policy "
-            "a keep= that returns the requested number of rows."
+            "evenly. Give the Policy a keep= that returns the requested number of rows."
         )
     share = total // processes
     return output | {
@@ -139,34 +130,30 @@ def drop_fillers(logs: dict[str, Any], fillers: int) -> None:
 
 
 def _by_row(output: dict[str, Any]) -> list[str]:
-    return [name for name in output if name != "num_items_in_batch"]
+    return sorted(output.keys() - {"num_items_in_batch"})  # the same order on all processes
 
 
 def _check_names(names: Sequence[Sequence[str]]) -> None:
     """Raises unless these batches have the same entries, all with one value per row."""
-    names = [sorted(set(each) - {"num_items_in_batch"}) for each in names]
     for each in names:
-        unknown = [name for name in each if name not in _FILL]
-        if unknown:
-            raise UnsupportedError(
-                "A step in several rounds, or one that trains on some of its rollouts, cannot "
-                f"merge {unknown[0]!r} of "
-                "TRL's batch. Use a policy that decides once a step, and trains on all rollouts "
-                "that it generates."
-            )
+        for name in each:
+            if name not in _FILL:
+                raise UnsupportedError(
+                    "A step in several rounds, or one that trains on some of its rollouts, cannot "
+                    f"merge {name!r} of TRL's batch. Use a policy that decides once a step, and "
+                    "trains on all rollouts that it generates."
+                )
         if each != names[0]:
             raise UnsupportedError(
                 "The rounds of a step cannot be merged: TRL's batch has "
-                f"{sorted(set(names[0]) ^ set(each))} in some "
-                "of them, or on some processes, only. Let rollout_func return the same keys each "
-                "time."
+                f"{sorted({*names[0]} ^ {*each})} in some of them, or on some processes, only. Let "
+                "rollout_func return the same keys each time."
             )
 
 
 def _counted(output: dict[str, Any]) -> dict[str, Any]:
     """With the number of tokens that the loss divides by, as TRL counts them."""
     mask = output["completion_mask"]
-    output["num_items_in_batch"] = (
-        mask * output["tool_mask"] if "tool_mask" in output else mask
-    ).sum()
+    counted = mask * output["tool_mask"] if "tool_mask" in output else mask
+    output["num_items_in_batch"] = counted.sum()
     return output

@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from budgetalloc.contrib.stored_responses import Reuse
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy
@@ -22,23 +23,25 @@ from budgetalloc.training.prompt_features import FeatureNames, policy_with_featu
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
-from budgetalloc.trl.checkpoints import newest_complete_or_error, with_load, with_save
-from budgetalloc.trl.checks import (
+from budgetalloc.trl.checkpoints import (
+    PolicyState,
+    newest_complete_or_error,
+    restore_order,
+    with_load,
+    with_save,
+)
+from budgetalloc.trl.compatibility import (
     check_budget,
     check_compatible,
     check_only_one,
     check_trainer,
     no_decision,
+    unaligned_saves,
 )
-from budgetalloc.trl.compatibility import Facts, unaligned_saves
-from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.hidden_states import hidden_states
-from budgetalloc.trl.patching import patched_attribute
-from budgetalloc.trl.policy_state import PolicyState
+from budgetalloc.trl.patching import patched_attribute, timed_steps
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
-from budgetalloc.trl.row_order import restore_order
 from budgetalloc.trl.step import run_step
-from budgetalloc.trl.step_timer import timed_steps
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.training import Rows, Training
 
@@ -191,7 +194,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if self._unobserved is not None:
             logger.warning("%s", self._unobserved)
             return
-        if unaligned := unaligned_saves(Facts.of(trainer, self.prompts)):
+        if unaligned := unaligned_saves(trainer):
             logger.warning("%s", unaligned)
         restore_order(trainer, train_dataloader)
         if self.reuse is not None:

@@ -1,32 +1,77 @@
-"""Hooks into TRL's saving and loading of checkpoints, and the search for complete checkpoints."""
+"""Checkpoints of TRL: what a policy adds to them, which are complete, and the order of rows after a
+resume."""
 
 import json
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.errors import StateError
+from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
+from budgetalloc.training.prompts import Prompts
+from budgetalloc.training.session import Session
 
-__all__ = ["last_checkpoint", "newest_complete_or_error", "step_of", "with_load", "with_save"]
+__all__ = [
+    "PolicyState",
+    "last_checkpoint",
+    "newest_complete_or_error",
+    "restore_order",
+    "step_of",
+    "with_load",
+    "with_save",
+]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyState:
+    """What a checkpoint holds in addition to TRL's own state: parts of an
+    `AdaptiveGRPOCallback`."""
+
+    trainer: Any
+    session: Session
+    prompts: Prompts
+    reuse: Any
+    trackers: Any
+    allow_dataset_change: bool
+
+    def save(self, folder: Path) -> None:
+        """Writes all parts into a checkpoint's folder."""
+        save_beliefs(folder, self.session, self.prompts.fingerprint, self.trainer.state.global_step)
+        for part in (self.reuse, self.trackers):
+            if part is not None:
+                part.save(folder)
+
+    def load(self, checkpoint: Path) -> None:
+        """Restores the parts that the checkpoint has; raises `StateError`, and changes nothing, if
+        one does not fit."""
+        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
+        parts = [] if self.reuse is None else [self.reuse.buffer]
+        parts += [] if self.trackers is None else [self.trackers.prompt_costs]
+        with unchanged_on_error(*parts):
+            if self.reuse is not None and not self.reuse.load(checkpoint):
+                logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
+            if self.trackers is not None:
+                self.trackers.load(checkpoint)
+            load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
 
 
 def with_save(
     trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]
 ) -> Callable[..., None]:
-    """Wraps the trainer's `_save_checkpoint`: `also_save` writes into the checkpoint's folder
-    first, if `applies()`.
-
-    TRL has no callback event for this. transformers writes TRAINER_STATE_NAME last, so a folder
-    with this file is complete.
-    """
+    """Wraps the trainer's `_save_checkpoint`, which has no callback event: `also_save` writes into
+    the checkpoint's folder first, if `applies()`. transformers writes TRAINER_STATE_NAME last, so a
+    folder with this file is complete."""
     save = trainer._save_checkpoint
 
     @wraps(save)
@@ -62,9 +107,8 @@ def with_load(
 def step_of(folder: Path) -> int | None:
     """The trainer's step of a checkpoint: from transformers' state, else from the folder's name."""
     try:
-        return int(
-            json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"]
-        )
+        state = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        return int(state["global_step"])
     except (OSError, ValueError, KeyError, TypeError):
         number = folder.name.rpartition("-")[2]
         return int(number) if number.isdecimal() else None
@@ -91,18 +135,12 @@ def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
 
 def newest_complete_or_error(output_dir: str) -> str | bool:
     """The checkpoint for `resume_from_checkpoint=True`; True if there is none, for which
-    transformers raises.
-
-    Raises:
-        StateError: all checkpoints of the folder are incomplete.
-    """
-    newest = last_checkpoint(output_dir)
-    folders = _folders(output_dir)
+    transformers raises. Raises `StateError` if all are incomplete."""
+    newest, folders = last_checkpoint(output_dir), _folders(output_dir)
     if newest is None and folders:
         raise StateError(
             f"resume_from_checkpoint=True: {folders[0]} is incomplete, because the run was killed "
-            "or the disk was "
-            "full, and there is no older complete checkpoint. Start anew with "
+            "or the disk was full, and there is no older complete checkpoint. Start anew with "
             "resume_from_checkpoint=None."
         )
     return newest or True
@@ -111,8 +149,55 @@ def newest_complete_or_error(output_dir: str) -> str | bool:
 def _folders(output_dir: str | os.PathLike[str]) -> list[Path]:
     """All checkpoints, newest first."""
     folders = Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-    numbered = [(x.name.rpartition("-")[2], x) for x in folders if x.is_dir()]
-    return [
-        folder
-        for _, folder in sorted([(int(n), x) for n, x in numbered if n.isdecimal()], reverse=True)
-    ]
+    numbered = {x: x.name.rpartition("-")[2] for x in folders if x.is_dir()}
+    whole = [x for x, number in numbered.items() if number.isdecimal()]
+    return sorted(whole, key=lambda x: int(numbered[x]), reverse=True)
+
+
+def restore_order(trainer: Any, loader: Any) -> None:
+    """Gives the loader of a resumed run the order of the epoch in which the checkpoint was saved.
+
+    transformers skips the batches of that epoch that were trained on. But TRL's `RepeatSampler`
+    draws one order per epoch from its generator, and a resumed run starts with a new generator, so
+    plain TRL repeats the first epoch's order.
+    """
+    state = trainer.state
+    if state.global_step == 0:
+        return
+    try:
+        steps = max(1, -(-len(loader) // trainer.args.gradient_accumulation_steps))
+    except TypeError:  # an iterable dataset
+        if (state.epoch or 0) >= 1:
+            _other_rows(state, "transformers continues at the start of a pass of the dataset")
+        return
+    epoch = state.global_step // steps
+    if state.global_step >= state.max_steps and epoch < state.num_train_epochs:
+        logger.warning(
+            "The checkpoint of step %s is that of a finished run (max_steps=%s): transformers "
+            "trains one more step when it is resumed. Raise max_steps or num_train_epochs to "
+            "continue, or load the model from the checkpoint.",
+            state.global_step,
+            state.max_steps,
+        )
+    if epoch == 0 or not getattr(trainer, "shuffle_dataset", True):
+        return
+    part = loader  # samplers from the outside in; accelerate may wrap batch samplers
+    while part is not None:
+        generator = getattr(part, "generator", None)
+        if type(part).__name__ == "RepeatSampler" and isinstance(generator, torch.Generator):
+            for _ in range(epoch):
+                torch.randperm(part.num_samples, generator=generator)
+            return
+        inside = getattr(part, "batch_sampler", None)
+        part = getattr(part, "sampler", None) if inside is None else inside
+    _other_rows(state, "the trainer's sampler is not TRL's RepeatSampler")
+
+
+def _other_rows(state: Any, why: str) -> None:
+    logger.warning(
+        "The checkpoint of step %s lies in epoch %s (counted from 0), whose order of rows cannot "
+        "be restored, because %s: this run may train on other rows than an uninterrupted run.",
+        state.global_step,
+        int(state.epoch or 0),
+        why,
+    )

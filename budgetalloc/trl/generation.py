@@ -8,8 +8,8 @@ import torch
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
+from budgetalloc.contrib.trees import Trees
 from budgetalloc.trl.batch_merge import drop_fillers
-from budgetalloc.trl.experimental.trees.rollouts import Trees
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import gather, rows_of_process
 from budgetalloc.trl.reports import reports

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.contrib.tree_growth import tree_advantages
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.session import rows_to_train_on
 from budgetalloc.trl.batch_merge import gather_rounds, merge_rounds, process_share, select_rows
-from budgetalloc.trl.experimental.trees.advantages import tree_advantages
 from budgetalloc.trl.processes import from_rank_0
 from budgetalloc.trl.training import Training
 

@@ -1,10 +1,15 @@
-"""Temporary replacement of an attribute of the trainer."""
+"""Temporary replacements of attributes of the trainer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
-__all__ = ["patched_attribute"]
+import torch
+
+from budgetalloc.training.clock import Clock
+
+__all__ = ["patched_attribute", "timed_steps"]
 
 _NOTHING = object()
 
@@ -33,3 +38,34 @@ def patched_attribute(owner: Any, name: str, substitute: Any) -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
+
+
+@contextmanager
+def timed_steps(handler: Any, clock: Clock) -> Iterator[None]:
+    """Inside the block, runs the clock only while the trainer works on an optimizer step, for
+    `cost="seconds"`.
+
+    A step lasts from `on_step_begin` to `on_step_end`: generation, rewards, gradients and the
+    optimizer. Logging, evaluations and checkpoints come after it. Callbacks within a step do not
+    count: `handler`, the trainer's `callback_handler`, calls all of them by `call_event`, which is
+    replaced.
+    """
+    call = handler.call_event
+
+    @wraps(call)
+    def call_untimed(event: str, *given: Any, **named: Any) -> Any:
+        running = clock.running
+        if running and event == "on_step_end" and torch.accelerator.is_available():
+            torch.accelerator.synchronize()  # the last kernels may still be queued
+        clock.stop()
+        control = call(event, *given, **named)
+        if event == "on_step_begin" or (running and event != "on_step_end"):
+            clock.go()
+        return control
+
+    clock.stop()
+    try:
+        with patched_attribute(handler, "call_event", call_untimed):
+            yield
+    finally:
+        clock.stop()

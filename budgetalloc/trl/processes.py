@@ -12,16 +12,9 @@ from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 
-__all__ = [
-    "T",
-    "check_same_arguments",
-    "from_rank_0",
-    "gather",
-    "rows_of_process",
-    "same_everywhere",
-]
+__all__ = ["check_same_arguments", "from_rank_0", "gather", "rows_of_process", "same_everywhere"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _FAILED = -1  # in place of the length of a message
 
 
@@ -32,22 +25,15 @@ def gather(accelerator: Any, items: list[Any]) -> list[Any]:
 
 def from_rank_0(
     accelerator: Any,
-    compute: Callable[[], T],
-    encode: Callable[[T], Sequence[int]],
-    decode: Callable[[list[int]], T],
+    compute: Callable[[], _T],
+    encode: Callable[[_T], Sequence[int]],
+    decode: Callable[[list[int]], _T],
     most: int,
-) -> T:
+) -> _T:
     """The result of `compute` in process 0, in all processes. If it raises, all raise.
 
     The result is broadcast as a tensor of fixed size, because a pickled object needs a second
-    broadcast, of its size.
-
-    Args:
-        accelerator: Of this process.
-        compute: Called in process 0.
-        encode: Writes a result as at most `most` integers.
-        decode: Reads these integers in the other processes.
-        most: The same in all processes.
+    broadcast, of its size: `encode` writes it as at most `most` integers, which `decode` reads.
     """
     if accelerator.num_processes == 1:
         return compute()
@@ -69,7 +55,7 @@ def from_rank_0(
     return answer if accelerator.process_index == 0 else decode(sent[:length])
 
 
-def rows_of_process(ids_R: list[T], process: int, processes: int) -> list[T]:
+def rows_of_process(ids_R: list[_T], process: int, processes: int) -> list[_T]:
     """The rows of a round that this process generates; the last row is repeated as a filler.
 
     >>> rows_of_process(["a", "a", "b"], 0, 2), rows_of_process(["a", "a", "b"], 1, 2)
@@ -89,9 +75,8 @@ def check_same_arguments(accelerator: Any, mine: Mapping[str, object]) -> None:
             if other[name] != first:
                 raise InputError(
                     f"The processes differ in {name}: process 0 has {first!r}, process {rank} has "
-                    f"{other[name]!r}. "
-                    "Give all the same policy, settings, seed and dataset, and the same checkpoint "
-                    "to resume from."
+                    f"{other[name]!r}. Give all the same policy, settings, seed and dataset, and "
+                    "the same checkpoint to resume from."
                 )
 
 

@@ -3,9 +3,8 @@ only."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,39 +17,23 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
 
-__all__ = [
-    "COLUMNS",
-    "PROMPT_COSTS_FILE",
-    "TRACKERS",
-    "Shown",
-    "TextsOf",
-    "Trackers",
-    "as_markdown",
-]
+__all__ = ["COLUMNS", "PROMPT_COSTS_FILE", "TRACKERS", "Trackers", "as_markdown"]
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
 PROMPT_COSTS_FILE = "budgetalloc_spending.npz"
 _ROWS = 20
-TextsOf = Callable[[Sequence[Id]], Mapping[Id, str]]
+_TextsOf = Callable[[Sequence[Id]], Mapping[Id, str]]
 _GROUP = "train/budgetalloc/"  # where transformers puts what a trainer logs as "budgetalloc/..."
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """The data for a tracker at one logging step.
+class _Shown(NamedTuple):
+    """The data for a tracker at one logging step."""
 
-    Args:
-        step: The trainer's global step.
-        counts_G: Rollouts of each group since the last log.
-        predicted_G: The predicted success rate of its prompt before its step.
-        rows: The table of the most expensive prompts so far, by `COLUMNS`.
-    """
-
-    step: int
-    counts_G: IntArray
-    predicted_G: FloatArray
-    rows: list[tuple[Any, ...]]
+    step: int  # the trainer's global step
+    counts_G: IntArray  # rollouts of each group since the last log
+    predicted_G: FloatArray  # the predicted success rate of its prompt before its step
+    rows: list[tuple[Any, ...]]  # the most expensive prompts so far, by `COLUMNS`
 
 
 class Trackers:
@@ -67,14 +50,14 @@ class Trackers:
         texts_of: Returns the known texts of prompts by id.
     """
 
-    def __init__(self, trainer: Any, policy: Policy, names: list[str], texts_of: TextsOf) -> None:
+    def __init__(self, trainer: Any, policy: Policy, names: list[str], texts_of: _TextsOf) -> None:
         self.trainer, self.policy, self.names, self.texts_of = trainer, policy, names, texts_of
         self.prompt_costs = PromptCosts()
         self._groups: list[tuple[IntArray, FloatArray]] = []
         self._warned: set[str] = set()
 
     @classmethod
-    def of(cls, trainer: Any, policy: Policy, texts_of: TextsOf) -> "Trackers | None":
+    def of(cls, trainer: Any, policy: Policy, texts_of: _TextsOf) -> "Trackers | None":
         """None if nothing is reported: not the main process, no logging, or no tracker of
         `TRACKERS`."""
         args = trainer.args
@@ -92,29 +75,24 @@ class Trackers:
         continues."""
         if not self._groups:
             return
+        counts_G, predicted_G = map(np.concatenate, zip(*self._groups, strict=True))
+        self._groups.clear()
         top = self.prompt_costs.top(_ROWS)
         ids = [name for name, *_ in top]
         believed_P, texts = self.policy.estimator.belief(ids).mean.tolist(), self.texts_of(ids)
-        shown = Shown(
-            step,
-            np.concatenate([counts for counts, _ in self._groups]),
-            np.concatenate([predicted for _, predicted in self._groups]),
-            [
-                (str(row[0]), *row[1:], believed, texts.get(row[0], "")[:LONGEST])
-                for row, believed in zip(top, believed_P, strict=True)
-            ],
-        )
-        self._groups.clear()
+        rows = [
+            (str(row[0]), *row[1:], believed, texts.get(row[0], "")[:LONGEST])
+            for row, believed in zip(top, believed_P, strict=True)
+        ]
         for name in self.names:
             try:
-                TRACKERS[name](self.trainer, shown)
+                TRACKERS[name](self.trainer, _Shown(step, counts_G, predicted_G, rows))
             except Exception as error:
                 if name not in self._warned:
                     logger.warning(
                         "%s does not show budgetalloc's histograms and table (%s: %s); training "
-                        "continues. The tracker "
-                        "is in report_to: let the trainer's own callback start its run, or remove "
-                        "it from report_to.",
+                        "continues. The tracker is in report_to: let the trainer's own callback "
+                        "start its run, or remove it from report_to.",
                         name,
                         type(error).__name__,
                         error,
@@ -132,7 +110,7 @@ class Trackers:
             self.prompt_costs.load_state_dict(load_state(folder / PROMPT_COSTS_FILE)[0])
 
 
-def _to_wandb(trainer: Any, shown: Shown) -> None:
+def _to_wandb(trainer: Any, shown: _Shown) -> None:
     import wandb
 
     if wandb.run is None:
@@ -140,13 +118,13 @@ def _to_wandb(trainer: Any, shown: Shown) -> None:
     wandb.run.log(_media(wandb, shown))
 
 
-def _to_trackio(trainer: Any, shown: Shown) -> None:
+def _to_trackio(trainer: Any, shown: _Shown) -> None:
     import trackio
 
     trackio.log(_media(trackio, shown))  # raises where there is no run
 
 
-def _media(tracker: Any, shown: Shown) -> dict[str, Any]:
+def _media(tracker: Any, shown: _Shown) -> dict[str, Any]:
     """The row for W&B or trackio, with the step under the trainer's own name."""
     return {
         f"{_GROUP}counts": tracker.Histogram(np_histogram=histogram_of_counts(shown.counts_G)),
@@ -158,7 +136,7 @@ def _media(tracker: Any, shown: Shown) -> dict[str, Any]:
     }
 
 
-def _to_tensorboard(trainer: Any, shown: Shown) -> None:
+def _to_tensorboard(trainer: Any, shown: _Shown) -> None:
     from transformers.integrations import TensorBoardCallback
 
     callbacks = trainer.callback_handler.callbacks
@@ -180,19 +158,16 @@ def as_markdown(rows: list[tuple[Any, ...]]) -> str:
     |---|---|---|---|---|---|
     | a\\|b | 2 | 80 |  | 0.250 | 2 + 2 |
     """
-    lines = [COLUMNS, *([_cell(x) for x in row] for row in rows)]
-    shown = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([shown[0], "|---" * len(COLUMNS) + "|", *shown[1:]])
+    cells = [
+        ["" if x is None else f"{x:.3f}" if isinstance(x, float) else str(x) for x in row]
+        for row in rows
+    ]
+    safe = [[x.replace("|", "\\|").replace("\n", " ") for x in row] for row in cells]
+    lines = [f"| {' | '.join(row)} |" for row in [COLUMNS, *safe]]
+    return "\n".join([lines[0], "|---" * len(COLUMNS) + "|", *lines[1:]])
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    text = f"{value:.3f}" if isinstance(value, float) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-TRACKERS: dict[str, Callable[[Any, Shown], None]] = {
+TRACKERS: dict[str, Callable[[Any, _Shown], None]] = {
     "wandb": _to_wandb,
     "trackio": _to_trackio,
     "tensorboard": _to_tensorboard,

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from budgetalloc.contrib.stored_responses import Reuse
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
-from budgetalloc.trl.experimental.response_reuse import Reuse
 from budgetalloc.trl.trackers import Trackers
 
 __all__ = ["Rows", "Training"]

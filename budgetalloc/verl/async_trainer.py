@@ -1,11 +1,13 @@
 """The trainer mode "budgetalloc_async" of verl: its trainer that generates ahead, with a policy's
-counts."""
+counts, and batches in the order in which their groups were submitted."""
 
+import time
 from collections import Counter
 from typing import Any
 
 import numpy as np
 import torch
+import transfer_queue as tq
 import verl
 from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
@@ -14,12 +16,86 @@ from verl.utils import tensordict_utils
 
 from budgetalloc.budget import Budget
 from budgetalloc.verl import transfer_queue
+from budgetalloc.verl.batches import Sessions
 from budgetalloc.verl.compatibility import BUFFER_SEAM, check_verl
-from budgetalloc.verl.replay_order import PlannedReplayBuffer
-from budgetalloc.verl.sessions import Sessions
+from budgetalloc.verl.settings import Settings
 from budgetalloc.verl.trainer import AttachedTrainer, column
 
-__all__ = ["AdaptivePPOTrainerColocateAsync"]
+__all__ = ["AdaptivePPOTrainerColocateAsync", "PlannedReplayBuffer"]
+
+
+class PlannedReplayBuffer(ReplayBufferAsync):  # type: ignore[misc]
+    """Takes the groups that were submitted first, where verl takes those that end first.
+
+    A batch waits until the oldest groups have ended. A failed session costs its own row: verl drops
+    its group. After `timeout` seconds of waiting, sessions that have not ended are given up: their
+    groups are trained with the rows that are there, and a group without rows is replaced by the
+    next prompt. Groups are ordered by their uid, which `AdaptivePPOTrainerColocateAsync` numbers.
+    Validation stays as it is.
+    """
+
+    timeout = Settings.straggler_timeout
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._overdue: set[str] = set()  # groups with sessions that were given up
+        self._taken: set[str] = set()  # those of them that were trained on
+        self._since: float | None = None  # when the wait for the oldest groups began
+
+    def _sync_metadata_from_transfer_queue(self) -> None:
+        super()._sync_metadata_from_transfer_queue()
+        partition = self.partitions["train"]
+        # too late: do not count them
+        if late := [key for key in partition if key.split("_")[0] in self._taken]:
+            tq.kv_clear(partition_id="train", keys=late)
+            for key in late:
+                del partition[key]
+
+    def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
+        stale, filtered, failed, counts = super()._terminal_eviction_reasons(
+            global_steps, partition_id
+        )
+        if partition_id == "train":
+            with_rows = {key.split("_")[0] for key in self.partitions[partition_id]}
+            failed = (failed | self._overdue) - with_rows
+        return stale, filtered, failed, counts
+
+    def _evict_terminal_groups(self, global_steps: int, partition_id: str, reasons: Any) -> Any:
+        gone = self._overdue & set().union(*reasons[:3])
+        self._overdue -= gone
+        self._taken |= gone
+        return super()._evict_terminal_groups(global_steps, partition_id, reasons)
+
+    def _sampleable_terminal_keys(self, partition_id: str, reasons: Any) -> set[str]:
+        ended: set[str] = super()._sampleable_terminal_keys(partition_id, reasons)
+        if partition_id == "train":
+            ended |= self._overdue - set().union(*reasons[:3])
+        return ended
+
+    def _has_enough_samples(
+        self, global_steps: int, partition_id: str, batch_size: int, sampleable: set[str]
+    ) -> bool:
+        if partition_id != "train":
+            given = global_steps, partition_id, batch_size, sampleable
+            return bool(super()._has_enough_samples(*given))
+        under_way = (self.pending_keys[partition_id] | self.running_keys[partition_id]) - sampleable
+        oldest = sorted(sampleable | under_way)[:batch_size]
+        late = under_way.intersection(oldest)
+        if not late:
+            self._since = None
+            return len(oldest) == batch_size
+        self._since = self._since or time.monotonic()
+        if time.monotonic() - self._since >= self.timeout:
+            self._overdue |= late
+            self._since = None
+        return False
+
+    def _select_prompt_uids(self, partition_id: str, sampleable: set[str], batch_size: int) -> Any:
+        _, *snapshots = super()._select_prompt_uids(partition_id, sampleable, batch_size)
+        chosen = sorted(sampleable)[:batch_size]
+        self._taken |= self._overdue.intersection(chosen)
+        self._overdue -= self._taken
+        return chosen, *snapshots
 
 
 @register_trainer("budgetalloc_async")
@@ -44,10 +120,8 @@ class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):
         check_verl(ReplayBufferAsync, verl.__version__, BUFFER_SEAM)
         sampler = config.trainer.v1.sampler.custom_sampler
         if not (sampler.path and sampler.name):
-            sampler.path, sampler.name = (
-                f"pkg://{PlannedReplayBuffer.__module__}",
-                PlannedReplayBuffer.__name__,
-            )
+            sampler.path = f"pkg://{PlannedReplayBuffer.__module__}"
+            sampler.name = PlannedReplayBuffer.__name__
         super().__init__(config)
         self.replay_buffer.timeout = self.settings.straggler_timeout
         self._submitted = 0
@@ -76,23 +150,16 @@ class AdaptivePPOTrainerColocateAsync(AttachedTrainer, PPOTrainerColocateAsync):
         batch = super()._compute_advantage(batch, metrics)
         sessions = Sessions.of(batch.keys, batch.tags)
         row_of = dict(zip(sessions.uids_R, sessions.last_R.tolist(), strict=True))
-        column = transfer_queue.column(
-            batch, [batch.keys[row] for row in row_of.values()], self._name_column
-        )
-        name_of = dict(
-            zip(
-                row_of,
-                self.prompts.ids([{self._name_column: value} for value in column]),
-                strict=True,
-            )
-        )
+        keys = [batch.keys[row] for row in row_of.values()]
+        values = transfer_queue.column(batch, keys, self._name_column)
+        names = self.prompts.ids([{self._name_column: value} for value in values])
+        name_of = dict(zip(row_of, names, strict=True))
         ids_R = [name_of[uid] for uid in sessions.uids_R]
         unused = Budget(len(ids_R), floor=0, min_group=1)  # the rollouts exist already
         self.session.begin_among(list(dict.fromkeys(ids_R)), unused, len(ids_R), self._group)
         self._observe(batch, sessions, ids_R)
         batch = self._finish(batch, metrics, sessions, np.arange(len(ids_R)))
         came = Counter(sessions.uids_R)
-        metrics["budgetalloc/lost"] = float(
-            sum(self._planned_of.pop(uid, count) - count for uid, count in came.items())
-        )
+        lost = sum(self._planned_of.pop(uid, count) - count for uid, count in came.items())
+        metrics["budgetalloc/lost"] = float(lost)
         return batch

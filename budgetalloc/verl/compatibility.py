@@ -1,6 +1,6 @@
 """Refuses versions of verl and settings that are not supported, before any worker starts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from budgetalloc.beliefs.ids import Id
@@ -36,6 +36,9 @@ BUFFER_SEAM = (
 )
 """The methods of its asynchronous replay buffer that `PlannedReplayBuffer` replaces."""
 
+_SYNC = "Use trainer_mode=budgetalloc"
+_KL = "Use actor_rollout_ref.actor.use_kl_loss=True"
+
 
 def check_verl(trainer: type, version: str, seam: Sequence[str] = SEAM) -> None:
     """Raises `UnsupportedError` if verl's trainer or its replay buffer lacks a method that
@@ -44,9 +47,16 @@ def check_verl(trainer: type, version: str, seam: Sequence[str] = SEAM) -> None:
     if missing:
         raise UnsupportedError(
             f"verl {version} has no {trainer.__name__}.{missing[0]}, which "
-            "trainer_mode=budgetalloc needs (missing: "
-            f"{missing}). Install verl 0.9.1, or a newer budgetalloc."
+            f"trainer_mode=budgetalloc needs (missing: {missing}). Install verl 0.9.1, or a newer "
+            "budgetalloc."
         )
+
+
+def _refuse(who: str, refused: Mapping[str, Any]) -> None:
+    """Raises `UnsupportedError` with the first of these texts whose condition is true."""
+    for what, applies in refused.items():
+        if applies:
+            raise UnsupportedError(f"{who} does not work with {what}.")
 
 
 def check_config(
@@ -62,94 +72,62 @@ def check_config(
         uses_critic: Whether verl trains a critic.
         ahead: Whether verl generates ahead of training.
     """
-    if options.generate > 1 and policy.keep is None:
+    chooses, candidates = options.generate > 1, options.bounds.candidates
+    if chooses and policy.keep is None:
         raise InputError(
             f"{policy} generates up to {options.generate} times as many rollouts as verl trains "
-            "on, and has no keep= "
-            "that chooses among them. Give the Policy a keep=, or needs with generate=1."
+            "on, and has no keep= that chooses among them. Give the Policy a keep=, or needs with "
+            "generate=1."
         )
-    own = options.baseline is not None
-    estimator = config.algorithm.adv_estimator
-    refused = [
-        (
-            ahead and options.bounds.candidates != 1,
-            f"candidates={options.bounds.candidates!r} in an asynchronous trainer, which trains on "
-            "a number of groups "
-            "whatever their sizes. Use candidates=1, or trainer_mode=budgetalloc",
-        ),
-        (
-            ahead and options.generate > 1,
-            f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, "
-            "whose batches hold "
-            "groups of several decisions. Use trainer_mode=budgetalloc",
-        ),
-        (
-            ahead and options.domain is not None,
-            f"{'quotas' if options.mixture is None else 'mixture'} in an asynchronous trainer, "
-            "whose candidates are "
-            "the prompts that verl submits next, and these may hold none of a domain. Use "
-            "trainer_mode=budgetalloc",
-        ),
-        (
-            ahead and policy.plan != (),
-            f"a pacing ({policy}) in an asynchronous trainer, which trains on a number of groups "
-            "whatever their sizes. "
-            "Use trainer_mode=budgetalloc",
-        ),
-        (
-            policy.plan != () and (options.keep_batch or options.generate > 1),
-            f"a pacing of {policy}, which "
-            + (
-                "leaves verl's batch as it is"
-                if options.keep_batch
-                else "generates more than it trains on"
-            )
-            + ". Use a policy that decides counts once a step, such as adaptive or knapsack",
-        ),
-        (
-            options.generate > 1 and bool(config.algorithm.use_kl_in_reward),
+    own, estimator = options.baseline is not None, config.algorithm.adv_estimator
+    filters = (config.algorithm.get("filter_groups") or {}).get("enable", False)
+    refills = config.trainer.v1.sampler.get("sync_refill_failed_groups", False)
+    shares = "quotas" if options.mixture is None else "mixture"
+    paced = policy.plan != ()
+    mode = f"trainer_mode={config.trainer.v1.trainer_mode}"
+    if ahead:
+        number = "which trains on a number of groups whatever their sizes"
+        inside = "Use candidates=1, or trainer_mode=budgetalloc"
+        _refuse(
+            mode,
+            {
+                f"candidates={candidates!r} in an asynchronous trainer, {number}. {inside}": candidates
+                != 1,
+                f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, "
+                f"whose batches hold groups of several decisions. {_SYNC}": chooses,
+                f"{shares} in an asynchronous trainer, whose candidates are the prompts that verl "
+                f"submits next, and these may hold none of a domain. {_SYNC}": options.domain
+                is not None,
+                f"a pacing ({policy}) in an asynchronous trainer, {number}. {_SYNC}": paced,
+            },
+        )
+    once = "Use a policy that decides counts once a step, such as adaptive or knapsack"
+    _refuse(
+        mode,
+        {
+            f"a pacing of {policy}, which leaves verl's batch as it is. {once}": paced
+            and options.keep_batch,
+            f"a pacing of {policy}, which generates more than it trains on. {once}": paced
+            and chooses,
             "algorithm.use_kl_in_reward=True and a policy that chooses among its rollouts "
-            f"({policy}): verl computes "
-            "the penalty of rollouts that it trains on. Use "
-            "actor_rollout_ref.actor.use_kl_loss=True",
-        ),
-        (
-            bool((config.algorithm.get("filter_groups") or {}).get("enable", False)),
+            f"({policy}): verl computes the penalty of rollouts that it trains on. {_KL}": chooses
+            and config.algorithm.use_kl_in_reward,
             "algorithm.filter_groups.enable=True: verl drops groups of equal rewards before the "
-            "policy sees them, and "
-            "the beliefs would be about mixed groups only. Set it to False: the policy avoids such "
-            "prompts itself",
-        ),
-        (
-            bool(config.trainer.v1.sampler.get("sync_refill_failed_groups", False)),
+            "policy sees them, and the beliefs would be about mixed groups only. Set it to False: "
+            "the policy avoids such prompts itself": filters,
             "trainer.v1.sampler.sync_refill_failed_groups=True: new prompts in the middle of a "
-            "step are another "
-            "decision. Set it to False: a step is trained on the rollouts that came back",
-        ),
-        (
-            bool(config.skip.rollout_tq.enable),
+            "step are another decision. Set it to False: a step is trained on the rollouts that "
+            "came back": refills,
             "skip.rollout_tq.enable=True: rollouts that are read from disk are not those of this "
-            "step's decision",
-        ),
-        (
-            own and uses_critic,
+            "step's decision": config.skip.rollout_tq.enable,
             f"a critic (algorithm.adv_estimator={estimator}): the advantages are computed by "
-            f"{policy} from rewards. "
-            "Use algorithm.adv_estimator=grpo without a critic",
-        ),
-        (
-            own and not uses_critic and estimator != "grpo",
+            f"{policy} from rewards. Use algorithm.adv_estimator=grpo without a critic": own
+            and uses_critic,
             f"algorithm.adv_estimator={estimator}: the advantages of {policy} would replace those "
-            f"of {estimator}. Use "
-            "algorithm.adv_estimator=grpo, and +budgetalloc.baseline= and +budgetalloc.scale= for "
-            "other advantages",
-        ),
-    ]
-    for applies, what in refused:
-        if applies:
-            raise UnsupportedError(
-                f"trainer_mode={config.trainer.v1.trainer_mode} does not work with {what}."
-            )
+            f"of {estimator}. Use algorithm.adv_estimator=grpo, and +budgetalloc.baseline= and "
+            "+budgetalloc.scale= for other advantages": own and estimator != "grpo",
+        },
+    )
 
 
 def check_decisions(
@@ -190,28 +168,16 @@ def check_rounds(config: Any, policy: Policy, *, ahead: bool = False) -> None:
         policy: A policy that decides in rounds.
         ahead: Whether verl generates ahead of training.
     """
-    reward_model = config.reward.reward_model
-    refused = [
-        (
-            ahead,
-            "an asynchronous trainer, whose batches hold groups of several decisions. Use "
-            "trainer_mode=budgetalloc",
-        ),
-        (
-            bool(reward_model.enable) and not reward_model.enable_resource_pool,
+    model = config.reward.reward_model
+    _refuse(
+        f"{policy} decides in rounds, by rewards within the step. It",
+        {
+            "an asynchronous trainer, whose batches hold groups of several decisions. "
+            f"{_SYNC}": ahead,
             "a colocated reward model, which scores a step at its end. Set "
-            "reward.reward_model.enable_resource_pool="
-            "True, or use a policy that decides once a step, such as adaptive",
-        ),
-        (
-            bool(config.algorithm.use_kl_in_reward),
-            "algorithm.use_kl_in_reward=True: verl computes the penalty at the end of a step. Use "
-            "actor_rollout_ref.actor.use_kl_loss=True",
-        ),
-    ]
-    for applies, what in refused:
-        if applies:
-            raise UnsupportedError(
-                f"{policy} decides in rounds, by rewards within the step. It does not work with "
-                f"{what}."
-            )
+            "reward.reward_model.enable_resource_pool=True, or use a policy that decides once a "
+            "step, such as adaptive": model.enable and not model.enable_resource_pool,
+            "algorithm.use_kl_in_reward=True: verl computes the penalty at the end of a step. "
+            f"{_KL}": config.algorithm.use_kl_in_reward,
+        },
+    )

@@ -3,7 +3,8 @@
 import importlib
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,10 +57,10 @@ class Settings:
         straggler_timeout: Seconds after which a batch of `budgetalloc_async` stops waiting for its
             oldest rollouts.
 
-    >>> settings = Settings.read({"policy": {"name": "knapsack", "seed": 1}, "floor": 0}, deviation=True, penalty=False)
-    >>> session = settings.session
-    >>> session.policy.seed, session.options.bounds.floor, session.options.scale, session.scoring.names
-    (1, 0, 'group', ('reward',))
+    >>> given = {"policy": {"name": "knapsack", "seed": 1}, "floor": 0}
+    >>> session = Settings.read(given, deviation=True, penalty=False).session
+    >>> session.policy.seed, session.options.bounds.floor, session.scoring.names
+    (1, 0, ('reward',))
     """
 
     session: Session
@@ -105,23 +106,9 @@ class Settings:
                     f"budgetalloc.{key} is unknown{nearest(key, _KEYS)} Use one of "
                     f"{', '.join(_KEYS)}."
                 )
-        policy = build(given.get("policy") or "adaptive")
-        if given.get("pacing") is not None:
-            check_type(
-                "budgetalloc.pacing",
-                given["pacing"],
-                Mapping,
-                "a mapping, as in configs/paced.yaml",
-            )
-            try:
-                policy = replace(policy, plan=pacing_plan(given["pacing"])[1])
-            except BudgetallocError as error:
-                raise type(error)(
-                    f"budgetalloc.pacing: {error}", argument=error.argument
-                ) from error
-        asked: dict[str, Any] = ({"candidates": 1} if ahead else {}) | (
-            {"success": REWARD} if penalty else {}
-        )
+        policy = _paced(build(given.get("policy") or "adaptive"), given.get("pacing"))
+        asked: dict[str, Any] = {"candidates": 1} if ahead else {}
+        asked |= {"success": REWARD} if penalty else {}
         asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
         if asked.get("cost") == "seconds":
             raise InputError(
@@ -138,44 +125,54 @@ class Settings:
                 )
             asked["shadow"] = build(shadow, "budgetalloc.shadow")
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
+        weights = [1.0 for _ in names]
         if isinstance(success, str) and success not in names:
             # an entry of the reward function's dictionary, not a part of the total
-            names = (*names, success)
-        options = Options.resolve(policy.needs, "group" if deviation else "none", asked)
+            names, weights = (*names, success), [*weights, 0.0]
+        scale = "group" if deviation else "none"
+        options = Options.resolve(policy.needs, scale, asked)
         if other := other_scale(policy, options):
             logger.warning("%s", other)
-        weights = [1.0 if name in (REWARD, PENALTY) else 0.0 for name in names]
-        check_type("budgetalloc.ledger", given.get("ledger"), (str, type(None)), "a path")
-        check_type(
-            "budgetalloc.prompt_id",
-            given.get("prompt_id"),
-            (str, type(None)),
-            "the name of a column",
+        ledger, prompt_id, features = (given.get(x) for x in ("ledger", "prompt_id", "features"))
+        check_type("budgetalloc.ledger", ledger, (str, type(None)), "a path")
+        check_type("budgetalloc.prompt_id", prompt_id, (str, type(None)), "the name of a column")
+        allow = check_flag(
+            "budgetalloc.allow_dataset_change", given.get("allow_dataset_change", False)
         )
-        allow = given.get("allow_dataset_change", False)
-        check_flag("budgetalloc.allow_dataset_change", allow)
-        if (features := given.get("features")) is not None:
-            try:
+        if features is not None:
+            with _about("budgetalloc."):
                 check_features(features, None)
-            except InputError as error:
-                raise InputError(f"budgetalloc.{error}") from error
         session = Session(policy, names, weights, resolved=options)
-        patience = given.get("straggler_timeout", cls.straggler_timeout)
-        patience = check_number(
-            "budgetalloc.straggler_timeout", patience, 0, math.inf, without=(0,)
-        )
         if not ahead and "straggler_timeout" in given:
             raise InputError(
                 "budgetalloc.straggler_timeout is for trainer_mode=budgetalloc_async: leave it out."
             )
-        return cls(session, given.get("prompt_id"), features, given.get("ledger"), allow, patience)
+        patience = given.get("straggler_timeout", cls.straggler_timeout)
+        check_number("budgetalloc.straggler_timeout", patience, 0, math.inf, without=(0,))
+        return cls(session, prompt_id, features, ledger, allow, patience)
+
+
+@contextmanager
+def _about(setting: str) -> Iterator[None]:
+    """Errors of the block begin with the name of the setting."""
+    try:
+        yield
+    except BudgetallocError as error:
+        raise type(error)(f"{setting}{error}", argument=error.argument) from error
+
+
+def _paced(policy: Policy, pacing: Any) -> Policy:
+    if pacing is None:
+        return policy
+    check_type("budgetalloc.pacing", pacing, Mapping, "a mapping, as in configs/paced.yaml")
+    with _about("budgetalloc.pacing: "):
+        return replace(policy, plan=pacing_plan(pacing)[1])
 
 
 def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
-    """The policy of this name, or of a mapping with `name` and the arguments of its function.
-
-    A name with dots is imported: a function that returns a `Policy`. Its argument `policy` may be
-    another policy, by name or mapping. Errors name the setting `name`.
+    """The policy of this name, or of a mapping with `name` and the arguments of its function, of
+    which `policy` may be another policy. A name with dots is imported. Errors name the setting
+    `name`.
 
     >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
     3

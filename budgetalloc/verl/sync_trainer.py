@@ -19,8 +19,7 @@ from budgetalloc.errors import UnsupportedError
 from budgetalloc.training.groups import Groups
 from budgetalloc.training.session import rows_to_train_on
 from budgetalloc.verl import transfer_queue
-from budgetalloc.verl.decision import rows_to_roll_out
-from budgetalloc.verl.sessions import Sessions
+from budgetalloc.verl.batches import Sessions, rows_to_roll_out
 from budgetalloc.verl.trainer import MODE, AttachedTrainer, column
 
 __all__ = ["AdaptivePPOTrainer"]
@@ -66,9 +65,8 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         self.session.begin(ids, rollouts, self._group)
         self._groups, self._loaded, self._own_ids = Groups(self.session), batch, ids
         if self.options.keep_batch:
-            self._groups.add(
-                dict(zip(column(batch, "uid"), ids, strict=True)), [self._group] * len(ids)
-            )
+            of_uid = dict(zip(column(batch, "uid"), ids, strict=True))
+            self._groups.add(of_uid, [self._group] * len(ids))
         else:
             batch = self._batch_for(self.session.request())
             if candidates == 1:
@@ -88,9 +86,8 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         else:
             batch = tensordict_utils.index_select_tensor_dict(self._loaded, rows)
             if earlier is not None:
-                tensordict_utils.assign_non_tensor_stack(
-                    batch, "uid", [str(uuid.uuid4()) for _ in rows]
-                )
+                new = [str(uuid.uuid4()) for _ in rows]
+                tensordict_utils.assign_non_tensor_stack(batch, "uid", new)
         batch["__rollout_n__"] = torch.as_tensor(counts)
         self._groups.add(dict(zip(column(batch, "uid"), ids, strict=True)), counts)
         return batch
@@ -146,8 +143,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
             if len(set(self._kept_R.tolist())) < len(self._kept_R):
                 raise UnsupportedError(
                     f"{self.policy} trains on a rollout several times, and verl's TransferQueue "
-                    "has each once. Use "
-                    "another policy, or TRL."
+                    "has each once. Use another policy, or TRL."
                 )
             batch = transfer_queue.without(batch, sessions, self._kept_R)
         return super()._balance_batch(batch, metrics, *more, **named)

@@ -23,8 +23,8 @@ from budgetalloc.training.prompt_features import policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.verl import transfer_queue
+from budgetalloc.verl.batches import Sessions
 from budgetalloc.verl.compatibility import check_config, check_decisions, check_rounds, check_verl
-from budgetalloc.verl.sessions import Sessions
 from budgetalloc.verl.settings import Settings
 
 __all__ = ["MODE", "AttachedTrainer", "column"]
@@ -46,18 +46,12 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         check_verl(PPOTrainer, verl.__version__)
         ahead = self.verl_mode != "sync"
         given = OmegaConf.to_container(OmegaConf.create(config.get(MODE) or {}), resolve=True)
-        deviation, penalty = (
-            config.algorithm.get("norm_adv_by_std_in_grpo", True),
-            config.algorithm.use_kl_in_reward,
-        )
+        deviation = config.algorithm.get("norm_adv_by_std_in_grpo", True)
+        penalty = config.algorithm.use_kl_in_reward
         self.settings = Settings.read(given, deviation=deviation, penalty=penalty, ahead=ahead)
         check_ledger(self.settings.ledger)
         self.session = self.settings.session
-        self.policy, self.options, self.scoring = (
-            self.session.policy,
-            self.session.options,
-            self.session.scoring,
-        )
+        self.policy, self.options = self.session.policy, self.session.options
         check_config(config, self.policy, self.options, need_critic(config), ahead=ahead)
         # verl compares it with the names of its own modes
         config.trainer.v1.trainer_mode = self.verl_mode
@@ -75,8 +69,8 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         if not hasattr(dataset, "dataframe"):
             raise UnsupportedError(
                 f"The train dataset is a {type(dataset).__name__} without the attribute "
-                "`dataframe`, from which the "
-                "prompts are named. Use verl's RLHFDataset or a subclass."
+                "`dataframe`, from which the prompts are named. Use verl's RLHFDataset or a "
+                "subclass."
             )
         self.prompts = Prompts(dataset.dataframe, self.settings.prompt_id, dataset.prompt_key)
         self.prompts.check()
@@ -96,9 +90,6 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         sizes = tuple({self._rollouts, *self.policy.plan})
         self.session.attach(Host(self.prompts, sizes, self._group, self.settings.check_shadow))
 
-    # --- a step
-    # ------------------------------------------------------------------------------------------------------
-
     def _names_of(self, batch: Any) -> list[Id]:
         """The prompt of each row of the loader's batch."""
         name = self._name_column
@@ -111,15 +102,17 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
 
     def _tell(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> None:
         """Passes these rollouts to the session."""
+        session = self.session
         if not ids_R:
-            self.session.observe([], np.zeros((0, len(self.scoring.names))), [])
+            session.observe([], np.zeros((0, len(session.scoring.names))), [])
             return
-        scores_RF = transfer_queue.scores(batch, sessions, self.scoring.names)
-        names = self.session.reports
-        costs_R = transfer_queue.costs(batch, sessions, names) if names else None
-        prompts_R = sessions.prompts_R if self.session.prompt_lengths else None
-        self.session.observe(
-            ids_R, scores_RF, sessions.lengths_R, prompt_lengths_R=prompts_R, costs_R=costs_R
+        names = session.reports
+        session.observe(
+            ids_R,
+            transfer_queue.scores(batch, sessions, session.scoring.names),
+            sessions.lengths_R,
+            prompt_lengths_R=sessions.prompts_R if session.prompt_lengths else None,
+            costs_R=transfer_queue.costs(batch, sessions, names),
         )
 
     def _finish(
@@ -137,9 +130,6 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         logged["seconds"] = self._seconds + time.perf_counter() - started
         metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
         return batch
-
-    # --- the ledger and checkpoints
-    # ----------------------------------------------------------------------------------
 
     def on_train_begin(self) -> None:
         """Opens the ledger at the first step of this run."""

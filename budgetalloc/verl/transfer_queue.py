@@ -12,8 +12,7 @@ from verl.workers.utils.padding import response_to_nested
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
-from budgetalloc.verl.reports import fields_of, reports
-from budgetalloc.verl.sessions import Sessions
+from budgetalloc.verl.batches import Sessions, fields_of, reports
 from budgetalloc.verl.settings import PENALTY, REWARD
 
 __all__ = [
@@ -44,15 +43,10 @@ def of_groups(
     tags_of: Mapping[str, Mapping[str, Any]], uids: Iterable[str], partition_id: str
 ) -> Any:
     """The rows of these groups as a batch."""
-    wanted = set(uids)
-    keys = [
-        key
-        for key, tag in tags_of.items()
-        if not tag.get("is_prompt") and key.split("_")[0] in wanted
-    ]
-    return tq.KVBatchMeta(
-        partition_id=partition_id, keys=keys, tags=[dict(tags_of[key]) for key in keys]
-    )
+    wanted, rows = set(uids), {key: tag for key, tag in tags_of.items() if not tag.get("is_prompt")}
+    keys = [key for key in rows if key.split("_")[0] in wanted]
+    tags = [dict(tags_of[key]) for key in keys]
+    return tq.KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags)
 
 
 def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
@@ -62,29 +56,20 @@ def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
     Raises:
         InputError: the reward function returned no number of this name.
     """
-    keys = [batch.keys[row] for row in sessions.last_R.tolist()]
     extra = [name for name in names if name not in (REWARD, PENALTY)]
-    fields = [
-        "rm_scores",
-        *(["token_level_rewards"] * (PENALTY in names)),
-        *(["extra_fields"] * bool(extra)),
-    ]
-    data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+    fields = ["rm_scores", "token_level_rewards"] if PENALTY in names else ["rm_scores"]
+    data = _last_rows(batch, sessions, [*fields, "extra_fields"] if extra else fields)
     columns = {REWARD: _sums(data["rm_scores"])}
     if PENALTY in names:
         columns[PENALTY] = _sums(data["token_level_rewards"]) - columns[REWARD]
-    infos = (
-        [_plain(value).get("reward_extra_info", {}) for value in data["extra_fields"]]
-        if extra
-        else []
-    )
+    told = [getattr(value, "data", value) for value in data["extra_fields"]] if extra else []
+    infos = [x.get("reward_extra_info", {}) if isinstance(x, dict) else {} for x in told]
     for name in extra:
         if not all(name in info for info in infos):
             raise InputError(
                 f"+budgetalloc.success={name}: the reward function returned no {name!r} next to "
-                "the score, only "
-                f"{sorted(set().union(*infos))}. Return a dictionary with 'score' and {name!r}, or "
-                "use another name."
+                f"the score, only {sorted(set().union(*infos))}. Return a dictionary with 'score' "
+                f"and {name!r}, or use another name."
             )
         columns[name] = np.array([info[name] for info in infos], dtype=np.float64)
     return np.stack([columns[name] for name in names], axis=1)
@@ -93,13 +78,10 @@ def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
 def costs(batch: Any, sessions: Sessions, names: Sequence[str]) -> dict[str, list[Any]] | None:
     """What each rollout reported of these names (`verl.reports`); None without names. A field that
     verl does not have counts as not reported."""
-    keys = [batch.keys[row] for row in sessions.last_R.tolist()]
-    rows: list[dict[str, Any]] = [{} for _ in keys]
+    rows: list[dict[str, Any]] = [{} for _ in sessions.uids_R]
     for field in fields_of(names):
         try:
-            data = tq.kv_batch_get(
-                keys=keys, partition_id=batch.partition_id, select_fields=[field]
-            )[field]
+            data = _last_rows(batch, sessions, [field])[field]
         except (KeyError, ValueError, RuntimeError):
             continue
         for row, value in zip(rows, data, strict=True):
@@ -115,14 +97,14 @@ def column(batch: Any, keys: Sequence[str], name: str) -> list[Any]:
 
 def without(batch: Any, sessions: Sessions, kept_R: IntArray) -> Any:
     """The batch with the rows of these rollouts only; the others are deleted."""
-    keep_K = np.isin(sessions.session_K, kept_R).tolist()
-    gone = [key for key, keep in zip(batch.keys, keep_K, strict=True) if not keep]
-    if gone:
+    keep_K = np.isin(sessions.session_K, kept_R)
+    if gone := [batch.keys[row] for row in np.flatnonzero(~keep_K)]:
         tq.kv_clear(keys=gone, partition_id=batch.partition_id)
+    kept = np.flatnonzero(keep_K).tolist()
     return tq.KVBatchMeta(
         partition_id=batch.partition_id,
-        keys=[key for key, keep in zip(batch.keys, keep_K, strict=True) if keep],
-        tags=[tag for tag, keep in zip(batch.tags, keep_K, strict=True) if keep],
+        keys=[batch.keys[row] for row in kept],
+        tags=[batch.tags[row] for row in kept],
         extra_info=batch.extra_info,
     )
 
@@ -130,10 +112,7 @@ def without(batch: Any, sessions: Sessions, kept_R: IntArray) -> Any:
 def advantages(batch: Any, sessions: Sessions) -> FloatArray:
     """verl's own advantage of each rollout, the mean over the tokens of its last output, shape
     (R,)."""
-    keys = [batch.keys[row] for row in sessions.last_R.tolist()]
-    data = tq.kv_batch_get(
-        keys=keys, partition_id=batch.partition_id, select_fields=["advantages", "response_mask"]
-    )
+    data = _last_rows(batch, sessions, ["advantages", "response_mask"])
     tokens = [mask.sum().clamp(min=1) for mask in data["response_mask"].unbind()]
     sums = (values.double().sum() for values in data["advantages"].unbind())
     return np.array([float(total / count) for total, count in zip(sums, tokens, strict=True)])
@@ -155,10 +134,11 @@ def put_advantages(batch: Any, sessions: Sessions, advantages_R: FloatArray) -> 
     return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
 
+def _last_rows(batch: Any, sessions: Sessions, fields: list[str]) -> Any:
+    """Fields of each rollout's last output."""
+    keys = [batch.keys[row] for row in sessions.last_R.tolist()]
+    return tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+
+
 def _sums(nested: torch.Tensor) -> FloatArray:
     return np.array([float(row.double().sum()) for row in nested.unbind()])
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    inside = getattr(value, "data", value)
-    return inside if isinstance(inside, dict) else {}

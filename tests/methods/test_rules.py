@@ -14,9 +14,8 @@ from budgetalloc import Budget, group_advantages
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.methods import depo, gate, greso, gvm, masa, mopps, pvpo, reinforce_pp, vip
 from budgetalloc.methods.rules import batch, in_proportion, mean_advantage, ranked
-from budgetalloc.policies.composition import spend
+from budgetalloc.policies.composition import spend, top
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.ranking import top
 
 RANKED = {"mopps": mopps, "depo": depo, "greso": greso, "gate": gate, "masa": masa, "pvpo": pvpo}
 

@@ -5,14 +5,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from budgets import budgets
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_steps import play
 
 import budgetalloc as ba
 from budgetalloc import Budget, Features
 from budgetalloc.policies import growing, sampled
-from budgetalloc.policies.adaptive import first_groups
+from budgetalloc.policies.adaptive import first_groups, uniform_groups
 
 
 def met(policy, rates, steps=60, rollouts=64):
@@ -151,16 +152,6 @@ def test_prompts_that_are_believed_certain_get_what_a_cap_leaves():
     assert policy.allocate([0, 1], Budget(8, floor=0, min_group=1)).tolist() == [4, 4]
 
 
-def test_the_spread_weighs_only_where_both_powers_are_positive():
-    """Successes that are all 1/2 have no variance, but their rate is as good as that of coins."""
-    ids, success = np.repeat([0, 1], 400), np.r_[np.full(400, 0.5), np.tile([0.0, 1.0], 200)]
-    for power, equal in (((1, 1), False), ((1, 0), True), ((0, 1), True)):
-        policy = sampled(power=power, draw=False, idle=1.0)
-        policy.observe(ids, success)
-        counts = policy.allocate([0, 1], Budget(100, floor=0, min_group=1))
-        assert counts[0] == 50 if equal else counts[0] < 10, (power, counts)
-
-
 def test_a_domain_without_a_share_gets_nothing():
     budget = Budget(16, floor=0, min_group=1, quotas={"a": (16, 16), "b": (0, 0)})
     counts = ba.adaptive().begin(range(6), budget, None, ["a", "b"] * 3).request()
@@ -213,3 +204,37 @@ def test_features_make_half_of_the_draws_follow_the_failure_rate():
         each.observe(range(5), [0, 1, 0, 1, 1])
     assert policy.allocate(range(9), budget).tolist() == same.allocate(range(9), budget).tolist()
     assert policy.name == f"adaptive(features={features}, seed=1)"
+
+
+# --- uniform groups in place of the policy's own rule ---
+
+
+@given(budget=budgets(9), size=st.integers(1, 20))
+@settings(max_examples=150, deadline=None)
+def test_every_budget_is_spent_within_its_bounds(budget, size):
+    counts_P = ba.adaptive().begin(range(9), budget, decide=uniform_groups(size)).request()
+    assert counts_P.sum() == budget.rollouts
+    assert np.isin(counts_P, budget.grid()).all()
+
+
+@given(size=st.sampled_from([4, 8, 16]), low=st.integers(0, 12), room=st.integers(0, 12), seed=st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_quotas_that_no_groups_of_this_size_can_spend_get_smaller_groups(size, low, room, seed):
+    budget = ba.Budget(64, floor=0, min_group=1, quotas={"a": (low, low + room)})
+    domains_P = np.array(["a"] * 10 + ["b"] * 40)
+    step = ba.adaptive(seed=seed).begin(range(50), budget, domains_P=domains_P, decide=uniform_groups(size))
+    counts_P = step.request()
+    assert counts_P.sum() == 64
+    assert low <= counts_P[domains_P == "a"].sum() <= low + room
+
+
+def test_with_a_floor_all_prompts_get_equal_counts():
+    budget = ba.Budget(64, floor=2)  # as with candidates=1
+    assert ba.adaptive().begin(range(8), budget, decide=uniform_groups(8)).request().tolist() == [8] * 8
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_without_a_floor_groups_have_the_size(size):
+    budget = ba.Budget(64, floor=0, min_group=1)
+    counts_P = ba.adaptive().begin(range(100), budget, decide=uniform_groups(size)).request()
+    assert sorted(counts_P.tolist())[-64 // size :] == [size] * (64 // size)

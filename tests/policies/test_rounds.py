@@ -19,18 +19,7 @@ from budgetalloc import (
 )
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.methods import on_all_fail
-from budgetalloc.methods.dapo import dapo
-from budgetalloc.methods.reinforce_ada import reinforce_ada
 from budgetalloc.policies import sequential
-
-
-@pytest.mark.parametrize("make", [reinforce_ada, dapo])
-@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
-def test_few_prompts_still_fill_what_a_trainer_trains_on(make, rate):
-    policy = make(group=4, seed=0)
-    limit = 60 * policy.needs.generate
-    counts, _ = play(policy, ["a", "b", "c"], Budget(limit, floor=0), dict.fromkeys("abc", rate))
-    assert 60 <= counts.sum() <= limit
 
 
 def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():

@@ -27,7 +27,6 @@ from budgetalloc.trl.checkpoints import last_checkpoint
 POLICIES = {
     "adaptive": (lambda: ba.adaptive(seed=3), {}),
     "uniform": (lambda: ba.uniform(seed=3), {}),
-    "knapsack": (lambda: ba.knapsack(seed=3), {}),
     "pods": (lambda: ba.methods.pods(generate=2, seed=3), {}),
     "xrpo": (lambda: ba.methods.xrpo(seed=3), {}),
     "in rounds": (lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=3), {}),

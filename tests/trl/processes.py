@@ -25,7 +25,6 @@ from transformers import LlamaForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl import processes as exchange
 
@@ -41,20 +40,21 @@ REUSED = {"num_iterations": 2, "max_steps": 4, "beta": 0.1}  # with old and refe
 RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, Any]]] = {
     "plain": (None, {}, {}),
     "uniform": (ba.uniform, {"shadow": "adaptive"}, {}),
-    "knapsack": (lambda: ba.knapsack(discount=1.0), {"candidates": 1}, {}),
     "thompson": (lambda: ba.thompson(discount=1.0, idle=1.0), {"candidates": 2}, REUSED),
-    "adaptive": (ba.adaptive, {}, {}),
-    "quotas": (ba.adaptive, {"candidates": 2, "domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
+    "adaptive": (ba.adaptive, {"domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
     "costs": (  # a reported column, and a shadow of the loader's batch
         ba.adaptive,
         {"cost": {"tokens": 1.0, "prompt_id": 0.5}, "cost_per_step": 90.0, "shadow": "uniform"},
         {},
     ),
     "odd": (policy_of_rounds, {}, {**REUSED, "log_completions": True}),
-    "reinforce_ada": (lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=1), {}, {}),
     "dapo": (lambda: ba.methods.dapo(group=4, generate=3, seed=1), {}, {}),
     "pods": (lambda: ba.methods.pods(seed=1), {}, {}),
-    "sequential": (lambda: policies.sequential(ba.adaptive(), share=0.5), {}, {}),  # its baseline depends on the round
+    "sequential": (
+        lambda: ba.policies.sequential(ba.adaptive(), share=0.5),
+        {},
+        {},
+    ),  # its baseline depends on the round
 }
 NAMES = {"1": tuple(RUNS), "2": tuple(RUNS), "4": ("plain", "adaptive", "odd", "dapo"), "fsdp2": ("adaptive", "odd")}
 NAMES |= {"zero2": ("adaptive", "odd", "dapo"), "zero3": ("adaptive", "odd")}

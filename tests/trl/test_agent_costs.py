@@ -113,10 +113,6 @@ def test_turns_are_counted_and_an_unknown_name_costs_nothing(build, caplog):
     assert trainer.state.global_step == 2
 
 
-def long(completions, **_):
-    return [float(len(text) > 2) for text in completions]
-
-
 class Run:
     """A training whose odd prompts take ten turns and whose even ones take one, as `rollout_func` reports."""
 
@@ -155,8 +151,3 @@ def test_a_budget_in_turns_is_kept_with_the_trainers_rows(build):
     folder = f"{paced.trainer.args.output_dir}/checkpoint-8"
     again = Run(build, resume=folder, cost_per_step=40.0)
     assert again.steps[0] == paced.steps[8]
-
-
-def test_a_policy_that_ignores_costs_is_refused(build):
-    with pytest.raises(ba.UnsupportedError, match=r"cost=.*does not weigh costs"):
-        attach(build(), ba.uniform(), cost={"turns": 1.0}, cost_per_step=4.0)

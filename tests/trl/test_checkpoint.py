@@ -80,7 +80,9 @@ def test_a_checkpoint_without_state_warns_and_starts_cold(state_file, build, cap
     assert "Beliefs start cold" in caplog.text
 
 
-def test_saves_between_generations_warn(build, caplog):
-    config = {"steps_per_generation": 4, "per_device_train_batch_size": 4, "save_strategy": "steps", "save_steps": 2}
-    trained(build(**config))
-    assert "Use a multiple of 4" in caplog.text
+@pytest.mark.parametrize(("save_steps", "warned"), [(3, True), (4, False), (0.3, False), (0.75, False)])
+def test_saves_between_generations_warn(build, caplog, save_steps, warned):
+    """Below 1, `save_steps` is a share of the run."""
+    config = {"steps_per_generation": 4, "gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}
+    trained(build(**config, max_steps=1, save_strategy="steps", save_steps=save_steps))
+    assert ("Use a multiple of 2" in caplog.text) == warned

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from trl import GRPOTrainer
 import budgetalloc as ba
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl.checkpoints import last_checkpoint
-from budgetalloc.trl.checks import HELD
+from budgetalloc.trl.compatibility import HELD
 
 
 def evidence(policy):
@@ -33,9 +32,8 @@ def has_its_own_methods(trainer):
 
 
 CHANCES = {  # kills at random calls
-    "adaptive": 7,
-    "uniform": 3,
-    "knapsack": 3,
+    "adaptive": 4,
+    "uniform": 2,
     "pods": 2,
     "xrpo": 2,
     "in rounds": 2,
@@ -46,7 +44,7 @@ CHANCES = {  # kills at random calls
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks after importing torch, which is safe on Linux")
 def test_a_run_with_many_kills_equals_one_without(tmp_path, model_folder):
-    """27 kills over many epochs, at random and while saving, and a full disk: the run stays the same to the bit.
+    """20 kills over many epochs, at random and while saving, and a full disk: the run stays the same to the bit.
 
     This is one test, because importing torch and TRL takes longer than the runs.
     """
@@ -155,25 +153,6 @@ def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build
     assert evidence(policy) == len(ba.Ledger.read(ledger)) == 16
 
 
-def test_a_keep_rule_that_raises_leaves_no_step_in_the_ledger(build, ledger):
-    """`keep` is the last part of a step that can fail, and runs before the ledger is written."""
-    trainer, policy, asked = build(), ba.methods.pods(generate=2, seed=1), []
-    keep = policy.keep
-
-    def fails_in_step_1(*arguments):
-        asked.append(trainer.state.global_step)
-        if asked[-1] == 1:
-            raise ZeroDivisionError
-        return keep(*arguments)
-
-    policy = replace(policy, keep=fails_in_step_1)
-    with pytest.raises(ZeroDivisionError):
-        trained(trainer, policy, ledger=ledger)
-    assert asked == [0, 1]
-    assert set(ba.Ledger.read(ledger).frame.step.tolist()) == {0}
-    assert policy.estimator.step == 1
-
-
 # --- a run restarted ------------------------------------------------------------------------------------------------
 
 
@@ -248,7 +227,7 @@ class Remove(TrainerCallback):
             self.step = None  # once
 
 
-@pytest.mark.parametrize("policy", [ba.knapsack, ba.adaptive, ba.methods.pods])
+@pytest.mark.parametrize("policy", [ba.adaptive, ba.methods.pods])
 def test_a_callback_that_is_removed_during_a_run_detaches(build, caplog, policy):
     """From then on every prompt gets TRL's number of rollouts, and checkpoints hold no beliefs."""
     groups = []

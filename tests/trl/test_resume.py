@@ -70,7 +70,7 @@ def test_a_stream_that_is_resumed_in_its_second_pass_is_reported(build, caplog, 
     for resume in (None, at):
         data = rows(12).to_iterable_dataset()
         run(build, ba.uniform(), data, 6, resume, **SAVES)
-    assert ("lies in its second pass or later" in caplog.text) == said
+    assert ("continues at the start of a pass" in caplog.text) == said
 
 
 def test_a_finished_run_that_is_resumed_is_reported(build, caplog):

@@ -1,8 +1,6 @@
 """Reward functions of every kind get the columns of the prompt that they score."""
 
-import asyncio
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -17,7 +15,6 @@ from tiny_llama import tiny_config, tiny_llama
 from transformers import LlamaForSequenceClassification, TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc.training.prompts import prompt_hash
 
 
 def half(completions, **_):
@@ -31,11 +28,6 @@ def sometimes(prompts, completions, prompt_id, **_):
         None if name % 3 == 0 or text[:1] == "9" else score
         for name, text, score in zip(prompt_id, completions, scores, strict=True)
     ]
-
-
-async def slow_even_sum(prompts, completions, **_):
-    await asyncio.sleep(0)
-    return even_sum(prompts, completions)
 
 
 def columns():
@@ -63,36 +55,9 @@ def test_weights_and_missing_scores(build, policy):
     assert logged(trainer, "reward") == pytest.approx([total(trainer, each).mean() for each in made], abs=1e-5)
 
 
-def test_only_scored_rollouts_are_learned_from(build):
-    trainer = build(reward=sometimes, max_steps=3)
-    callback, made = train(trainer, replace(uneven(), estimator=ba.BetaEstimator(discount=1.0, idle=1.0)))
-    assert_in_place(trainer, callback, made)
-    rewards = np.concatenate([total(trainer, each) for each in made])
-    assert 0 < np.isnan(rewards).sum() < len(rewards)
-    for each in made:
-        unscored = np.isnan(total(trainer, each))
-        advantages = np.concatenate([batch["advantages"].numpy() for batch in each.learned])
-        assert (advantages == 0).sum() >= unscored.sum()
-    learned = callback.policy.estimator.state_dict()["evidence"].sum()
-    assert learned == pytest.approx((~np.isnan(rewards)).sum())
-
-
-def test_asynchronous_functions_among_others(build):
-    """TRL runs them together and puts each result in the column of its function."""
-    trainer = build(reward=[slow_even_sum, half, slow_even_sum], reward_weights=[0.5, 0.0, 0.5], max_steps=3)
-    callback, made = train(trainer)
-    assert_in_place(trainer, callback, made)
-    for each in made:
-        np.testing.assert_array_equal(each.rewards_RF[:, 0], each.rewards_RF[:, 2])
-        assert set(each.rewards_RF[:, 1]) <= {0.0, 0.5}
-        prompts = [row["prompt"] for row in each.scored]
-        texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
-        assert each.rewards_RF[:, 0].tolist() == even_sum(prompts, texts)
-
-
 @pytest.mark.parametrize(
     ("policy", "candidates"),
-    [(ba.thompson, 1), (ba.thompson, 2), (ba.adaptive, "all"), (ba.methods.reinforce_ada, 1), (ba.methods.pods, 2)],
+    [(ba.thompson, 1), (ba.methods.reinforce_ada, 1), (ba.methods.pods, 2)],
 )
 def test_columns_are_those_of_the_prompt(build, policy, candidates):
     """Also in rounds, with more rollouts than are trained on, and in the table of completions."""
@@ -137,7 +102,7 @@ def better(one, other):
     return 0.5 * ((one[:1] > other[:1]) + (one[:1] >= other[:1]))
 
 
-@pytest.mark.parametrize("policy", [ba.uniform, ba.knapsack, ba.adaptive, ba.methods.reinforce_ada, ba.methods.pods])
+@pytest.mark.parametrize("policy", [ba.uniform, ba.adaptive, ba.methods.pods])
 def test_a_judge_of_pairs_gets_the_groups(build, policy):
     """Other functions get them too."""
     groups = []
@@ -165,14 +130,6 @@ def test_a_judge_of_pairs_gets_the_groups(build, policy):
         assert all("budgetalloc_group" not in row for row in each.rows)  # an environment's reset() does not get it
 
 
-def test_a_judge_of_pairs_if_prompts_are_named_by_their_text(build):
-    def judge(prompts, completions, budgetalloc_group, **_):
-        assert [prompt_hash(prompt) for prompt in prompts] == budgetalloc_group
-        return wins(prompts, completions, budgetalloc_group)
-
-    trained(build(columns().remove_columns("prompt_id"), judge, max_steps=2))
-
-
 def test_a_users_column_of_that_name_stays(build):
     def judge(completions, budgetalloc_group, **_):
         assert set(budgetalloc_group) == {"mine"}
@@ -181,8 +138,7 @@ def test_a_users_column_of_that_name_stays(build):
     trained(build(columns().add_column("budgetalloc_group", ["mine"] * 24), judge, max_steps=2))
 
 
-@pytest.mark.parametrize("policy", [ba.uniform, uneven])
-def test_rollouts_do_not_share_a_list_in_a_column(build, policy):
+def test_rollouts_do_not_share_a_list_in_a_column(build):
     """TRL's loader makes a new row each time, so a function that changes a list changes only one rollout's."""
     seen = []
 
@@ -193,7 +149,7 @@ def test_rollouts_do_not_share_a_list_in_a_column(build, policy):
         return low_digit(completions)
 
     trainer = build(columns(), reward, max_steps=1)
-    train(trainer, policy(seed=1))
+    train(trainer)
     assert set(seen) == {2}
 
 
@@ -236,7 +192,6 @@ def long_enough(completions, **_):
     return [float(len(text) > 2) for text in completions]
 
 
-@pytest.mark.parametrize("scale", ["group", "none"])
 @pytest.mark.parametrize(
     ("functions", "before", "later"),
     [
@@ -246,11 +201,9 @@ def long_enough(completions, **_):
         ([low_digit, long_enough], [0.2, 1.0], [1.0, 0.2]),
     ],
 )
-def test_weights_that_change_while_it_trains(build, scale, functions, before, later):
+def test_weights_that_change_while_it_trains(build, functions, before, later):
     """The mean advantage stays near 0, as that of TRL's groups does, from the step after the change on."""
-    trainer = build(
-        reward=functions, reward_weights=before, max_steps=18, learning_rate=0.0, scale_rewards=scale, logging_steps=1
-    )
+    trainer = build(reward=functions, reward_weights=before, max_steps=18, learning_rate=0.0, logging_steps=1)
     trainer.add_callback(Schedule(trainer, 10, later))
     callback = trained(trainer, ba.adaptive(seed=0))
     lean = logged(trainer, "budgetalloc/advantage/lean")
@@ -271,13 +224,7 @@ def stricter(completions, trainer_state, **_):
     return [float(text[:1] in right) for text in completions]
 
 
-def laxer(completions, trainer_state, **_):
-    right = "3" if trainer_state.global_step < 8 else "01234567"
-    return [float(text[:1] in right) for text in completions]
-
-
-@pytest.mark.parametrize("reward", [fading, stricter, laxer])
-@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize(("reward", "rounds"), [(fading, 1), (stricter, 3)])
 def test_a_reward_function_that_follows_a_schedule(build, reward, rounds):
     trainer = build(
         rows(96), reward=reward, max_steps=15, learning_rate=0.0, per_device_train_batch_size=256, num_generations=8

@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 
 import budgetalloc as ba
 from budgetalloc.training.belief_checkpoint import STATE_FILE
-from budgetalloc.trl.checks import SEAM
+from budgetalloc.trl.compatibility import SEAM
 
 # What the callback passes by position or by name.
 PARAMETERS = {

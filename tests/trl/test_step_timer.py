@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-
 from budgetalloc.training.costs import Clock
-from budgetalloc.trl.step_timer import timed_steps
+
+from budgetalloc.trl.patching import timed_steps
 
 
 class Handler:

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from conftest import attach, rows, trained
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers.integrations import TensorBoardCallback, WandbCallback
+from transformers.integrations import TensorBoardCallback
 
 import budgetalloc as ba
 from budgetalloc.logs.ledger import read_log
-from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
-from budgetalloc.trl.trackers import COLUMNS, PROMPT_COSTS_FILE, as_markdown
+from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts
+from budgetalloc.trl.trackers import COLUMNS, PROMPT_COSTS_FILE
 
 EXPECTED = [
     *("success", "brier", "brier_pool_mean", "prompts", "pool_met", "rewards_clipped", "all_equal", "seconds"),
@@ -156,41 +156,27 @@ def test_tensorboard(build, tmp_path):
         assert all(row[3] == pytest.approx(known[row[0]][2], abs=1e-3) for row in table)
 
 
-def test_trackio(tmp_path, ledger):
-    """In a separate process, because trackio reads TRACKIO_DIR when TRL imports it."""
-    code = f"""
-from conftest import *
-import budgetalloc as ba
-args = GRPOConfig({str(tmp_path / "run")!r}, **SETTINGS | {{"max_steps": 3, "report_to": ["trackio"]}})
-trainer = GRPOTrainer(fresh_model(), low_digit, args, rows(40), processing_class=make_tokenizer())
-trained(trainer, ba.adaptive(), ledger={str(ledger)!r})
+def test_trackio(tmp_path):
+    """In a separate process, because trackio reads TRACKIO_DIR when it is imported."""
+    code = """
+import numpy as np, trackio
+from budgetalloc.trl import trackers
+counts, rates, row = np.array([2, 2, 5]), np.array([0.1, 0.5, 1.0]), ("7", 4, 30, 0.5, 0.25, "007=")
+trackio.init(project="p")
+trackers.TRACKERS["trackio"](None, trackers._Shown(3, counts, rates, [row]))
+trackio.finish()
 """
-    here = Path(__file__).parent
-    paths = os.pathsep.join([str(here), str(here.parents[1])])
-    env = {**os.environ, "PYTHONPATH": paths, "TRACKIO_DIR": str(tmp_path / "trackio"), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=900, check=False, env=env
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    (database,) = (tmp_path / "trackio").glob("*.db")
+    root = str(Path(__file__).parents[2])
+    env = {**os.environ, "PYTHONPATH": root, "TRACKIO_DIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([sys.executable, "-c", code], timeout=900, check=True, env=env)
+    (database,) = tmp_path.glob("*.db")
     with sqlite3.connect(database) as connection:
-        logged = [json.loads(text) for (text,) in connection.execute("SELECT metrics FROM metrics ORDER BY id")]
-    log = ba.Ledger.read(ledger)
-    assert [x["train/global_step"] for x in logged if COUNTS in x] == [1, 2, 3]
-    scalars = [x for x in logged if "train/budgetalloc/brier" in x]
-    assert [x["train/global_step"] for x in scalars] == [1, 2, 3]
-    for entry in (x for x in logged if COUNTS in x):
-        step = entry["train/global_step"]
-        check_histograms(log, step, *((entry[key]["values"], entry[key]["bins"]) for key in (COUNTS, PREDICTED)))
-        check_table(log, step, [[row[name] for name in COLUMNS] for row in entry[TABLE]["_value"]])
-
-
-def test_log_history_is_json(build, tmp_path):
-    trainer, callback = train(build, "none")
-    assert callback.trackers is None
-    trainer.state.save_to_json(str(tmp_path / "trainer_state.json"))
-    history = json.loads((tmp_path / "trainer_state.json").read_text())["log_history"]
-    assert all(f"budgetalloc/{key}" in entry for entry in history if "loss" in entry for key in EXPECTED)
+        ((text,),) = connection.execute("SELECT metrics FROM metrics")
+    entry = json.loads(text)
+    assert entry["train/global_step"] == 3
+    assert entry[COUNTS]["values"] == [2, 0, 0, 1]
+    assert sum(entry[PREDICTED]["values"]) == 3
+    assert entry[TABLE]["_value"] == [dict(zip(COLUMNS, ("7", 4, 30, 0.5, 0.25, "007="), strict=True))]
 
 
 def test_a_log_covers_all_steps_since_the_last(build, tmp_path):
@@ -222,33 +208,20 @@ def test_a_resumed_run_continues_its_table(build, tmp_path):
     assert [after[step] for step in (3, 4)] == [before[step] for step in (3, 4)]
 
 
-@pytest.mark.parametrize(("name", "callback"), [("wandb", WandbCallback), ("tensorboard", TensorBoardCallback)])
-def test_a_missing_tracker_causes_one_warning(build, caplog, offline, name, callback):
-    trainer = build(rows(40), max_steps=3, report_to=name)
-    trainer.remove_callback(callback)
+def test_a_missing_tracker_causes_one_warning(build, caplog):
+    trainer = build(rows(40), max_steps=3, report_to="tensorboard")
+    trainer.remove_callback(TensorBoardCallback)
     attach(trainer, ba.adaptive())
     with caplog.at_level(logging.WARNING, logger="budgetalloc"):
         trainer.train()
     assert trainer.state.global_step == 3
     (warning,) = [record for record in caplog.records if record.name == "budgetalloc.trl.trackers"]
-    assert name in warning.getMessage()
+    assert "tensorboard" in warning.getMessage()
 
 
 def test_nothing_is_collected_that_is_never_logged(build):
     _, callback = train(build, "tensorboard", max_steps=1, logging_strategy="no")
     assert callback.trackers is None
-
-
-def test_a_wide_range_of_counts_makes_at_most_128_bins():
-    for counts in ([2], [0, 127], [1, 129], list(range(2, 5000))):
-        values, edges = histogram_of_counts(np.array(counts))
-        assert len(values) <= 128
-        assert values.sum() == len(counts)
-        assert np.ptp(np.diff(edges)) == 0
-
-
-def test_rates_at_both_ends_are_counted():
-    assert histogram_of_rates(np.array([0.0, 1.0]))[0][[0, -1]].tolist() == [1, 1]
 
 
 def test_a_prompt_without_any_reward_has_no_success_and_a_state_restores_all_sums():
@@ -258,10 +231,3 @@ def test_a_prompt_without_any_reward_has_no_success_and_a_state_restores_all_sum
     for each in (costs, again):
         each.add([1], np.array([1.0]), np.array([7]))
     assert costs.top(9) == again.top(9) == [(1, 2, 11, 0.75), ("a", 2, 6, None)]
-
-
-def test_a_prompt_with_bars_stays_one_cell():
-    assert (
-        as_markdown([("a|b\nc", 1, 2, None, 0.5, "d|e\nf")]).splitlines()[2]
-        == "| a\\|b c | 1 | 2 |  | 0.500 | d\\|e f |"
-    )

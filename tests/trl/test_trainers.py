@@ -17,7 +17,7 @@ from trl.experimental.sdpo import SDPOTrainer
 
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.checks import SEAM
+from budgetalloc.trl.compatibility import SEAM
 
 
 def test_gmpo_is_supported(build):

@@ -3,10 +3,8 @@
 Environments, tools and images: test_row_shapes.py. Reward functions of every kind: test_reward_functions.py.
 """
 
-from functools import partial
-
 import pytest
-from conftest import low_digit, rows, trained
+from conftest import rows, trained
 
 import budgetalloc as ba
 
@@ -28,12 +26,3 @@ def test_streams(build, policy, columns):
     trainer = trained(build(data, max_steps=5), policy, candidates=1).trainer
     assert trainer.state.global_step == policy.estimator.step == 5
     assert set(policy.state_dict()["ids"]) == set(range(12))
-
-
-def test_a_reward_that_is_a_partial_and_one_of_several(build, policy):
-    def share(completions, digits, **_):
-        return [sum(symbol in digits for symbol in text) / max(1, len(text)) for text in completions]
-
-    reward = [partial(share, digits="01234"), low_digit]
-    trained(build(reward=reward, reward_weights=[0.5, 0.5], max_steps=3, beta=0.01), policy)
-    assert policy.estimator.step == 3

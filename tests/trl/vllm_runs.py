@@ -29,8 +29,8 @@ from trl.generation.vllm_client import VLLMClient
 from vllm.model_executor.layers import utils as layers
 
 import budgetalloc as ba
+from budgetalloc.contrib.trees import Trees
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.experimental.trees import Trees
 
 BATCH, SIZE = 16, 4  # rows of a step, and TRL's num_generations
 PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(24)}  # of different lengths, so that padding matters

@@ -66,7 +66,7 @@ LATE = [
 GROW = attached(
     "{name: budgetalloc.policies.growing, policy: uniform, most: 8}", candidates="all", floor=0, baseline="posterior"
 )
-KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "sgpo", "spo_pp", "pvpo", "ebpo", "keep_mixed", "a_star_po"]
+KINDS = ["sampled", "reinforce_pp", "sgpo", "pvpo", "keep_mixed"]
 ONE = {
     "plain": [STEPS(2), TESTED(2)],
     "uniform": [*attached(), STEPS(2), TESTED(2)],

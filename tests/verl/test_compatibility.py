@@ -1,10 +1,9 @@
 """What is refused, and that the reason is given."""
 
-from dataclasses import replace
-
 import pytest
 
 import budgetalloc as ba
+from budgetalloc.training.options import Options
 from budgetalloc.verl.compatibility import (
     BUFFER_SEAM,
     SEAM,
@@ -98,9 +97,8 @@ def test_a_plan_that_no_later_step_could_spend_is_refused_at_once():
 
 def test_a_policy_that_generates_more_must_choose():
     policy = ba.Policy("more", ba.thompson().decide, ba.BetaEstimator(), needs=ba.Needs(generate=2))
-    options = Settings.read({}, deviation=True, penalty=False).session.options
     with pytest.raises(ba.InputError, match="has no keep= that chooses among them"):
-        check_config(config(), policy, replace(options, generate=2), False)
+        check_config(config(), policy, Options.resolve(policy.needs, "group", {}), False)
 
 
 def decisions(policy, ids=32, rollouts=32, group=4, **given):

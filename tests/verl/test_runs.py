@@ -30,8 +30,8 @@ pytestmark = [
 ]
 ROLLOUTS, PROMPTS = 32, 16  # of a step, and of the dataset
 KEPT = ["uniform"]  # verl's own advantages
-KINDS = ["sampled", "reinforce_pp", "cero", "knapsack_rl", "spo_pp", "pvpo", "ebpo", "keep_mixed"]
-MEASURING = ["sgpo", "a_star_po"]  # in their first steps
+KINDS = ["sampled", "reinforce_pp", "pvpo", "keep_mixed"]
+MEASURING = ["sgpo"]  # in its first step
 ROUNDS = ["second_round", "own_batch", "grow"]
 OWN = [
     "uniform_own",

@@ -5,6 +5,7 @@ import pytest
 from datasets import Dataset
 
 import budgetalloc as ba
+from budgetalloc.contrib.costs import Costs
 from budgetalloc.contrib.domains import Domains
 from budgetalloc.contrib.mixture import Mixture
 from budgetalloc.contrib.shadow import Shadow
@@ -50,8 +51,8 @@ def test_uniform_keeps_verls_batch_and_advantages():
 
 def test_costs_are_tokens_or_what_agent_loops_report():
     settings = read(cost={"tokens": 1, "turns": 50}, cost_per_step=4000)
-    assert settings.session.costs.reported.names == ("turns",)
-    assert settings.session.costs.budget.target == 4000
+    costs = settings.session.part(Costs)
+    assert (costs.reports, costs.budget.target) == (("turns",), 4000)
     assert read(cost="tokens").session.options.cost == "tokens"
 
 
@@ -90,7 +91,7 @@ def test_costs_are_tokens_or_what_agent_loops_report():
         ({"success": 2}, r"the trainer has 1 reward functions, \['reward'\]"),
         ({"mixture": "learn"}, r"mixture='learn' without domain=: name the dataset column"),
         ({"mixture": "x", "domain": "data_source"}, r"mixture='x': use one of 'learn'"),
-        ({"domain": "data_source"}, r"domain='data_source' without quotas=None: give both"),
+        ({"domain": "data_source"}, "domain='data_source' without quotas= or mixture="),
         ({"domain": "data_source", "quotas": {"math": 0.5}}, r"'math': 0.5}: give two shares of the rollouts"),
     ],
 )
@@ -106,23 +107,9 @@ def test_a_mixture_needs_no_quotas():
     assert session.part(Domains).shares == {"math": (0.1, 0.5)}
 
 
-def test_features_are_named():
-    assert read(features=["text", "run:old.jsonl"]).features == ("text", "run:old.jsonl")
-    assert read().features is None
-
-
-def test_a_shadow_has_the_settings_of_the_run():
-    session = read(policy="uniform", shadow={"name": "adaptive", "seed": 4}, deviation=False, cap=6).session
-    session.attach(Host())
-    watching = session.part(Shadow).session
-    assert (watching.policy.seed, watching.options.bounds.candidates, watching.options.bounds.cap) == (4, "all", 6)
-    assert watching.options.scale == session.options.scale == "none"
-    assert watching.scoring.names == session.scoring.names
-
-
 def test_a_shadow_adopts_features_and_quotas_and_watches_a_step():
-    given = {"domain": "kind", "quotas": {"a": (0.25, 1.0)}}
-    session = read(policy="knapsack", shadow="adaptive", candidates="all", **given).session
+    given = {"domain": "kind", "quotas": {"a": (0.25, 1.0)}, "shadow": {"name": "adaptive", "seed": 4}}
+    session = read(policy="knapsack", candidates="all", deviation=False, cap=6, **given).session
     rows = [{"prompt": f"q{k}", "prompt_id": k, "kind": "ab"[k % 2]} for k in range(8)]
     prompts = Prompts(Dataset.from_list(rows))
     session.policy = session.policy.with_features(ba.Features.of_columns(range(8), {"kind": ["a", "b"] * 4}))
@@ -131,6 +118,7 @@ def test_a_shadow_adopts_features_and_quotas_and_watches_a_step():
     watching = session.part(Shadow).session
     assert watching.policy.estimator.features is session.policy.estimator.features
     assert watching.part(Domains).quotas is not None
+    assert (watching.policy.seed, watching.options.bounds.cap, watching.options.scale) == (4, 6, "none")
     session.begin([], 16, 4)
     session.observe(session.request(), [0, 1] * 8, np.ones(16))
     metrics = session.end().metrics
@@ -146,10 +134,6 @@ def test_a_shadow_that_verl_cannot_serve_is_refused():
         Settings.read({"shadow": "adaptive"}, deviation=True, penalty=False, ahead=True)
     with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow=3: give a name"):
         read(shadow=3)
-
-
-def test_lists_of_a_configuration_become_tuples():
-    assert read(reward_range=[-1.0, 1.0]).session.options.reward_range == (-1.0, 1.0)
 
 
 def test_a_policy_of_the_user_s_own_is_imported():

@@ -100,7 +100,7 @@ def _run_to_train(
 
 def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts that say what the training would do."""
-    from budgetalloc.trl.compatibility import Facts, unaligned_saves
+    from budgetalloc.trl.compatibility import unaligned_saves
 
     yield "policy", str(callback.policy)
     yield "success", _success(callback.session.scoring)
@@ -112,7 +112,7 @@ def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]
         if value is not None
     ]
     yield "changed", f"{', '.join(changed) or 'nothing'} (options that are not the default)"
-    if warning := unaligned_saves(Facts.of(callback.trainer, callback.prompts)):
+    if warning := unaligned_saves(callback.trainer):
         yield "warning", warning
 
 

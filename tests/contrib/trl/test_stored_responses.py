@@ -1,5 +1,7 @@
-"""Stored responses in TRL's real trainer: their log-probabilities, the rows that they replace, and resuming."""
+"""Stored responses: what the buffers keep and draw; and in TRL's real trainer their log-probabilities, the rows that
+they replace, and resuming."""
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -7,12 +9,172 @@ import numpy as np
 import pytest
 import torch
 from conftest import SAVES, AroundSteps, attach, fresh_model, logged, low_digit, rows, same_weights, weights
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 import budgetalloc as ba
+from budgetalloc.contrib.stored_responses import BUFFER_FILE, CorrectResponseBuffer, SelectiveSampleBuffer, Stored
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.batch_merge import select_rows
-from budgetalloc.trl.experimental.buffers import CorrectResponseBuffer, SelectiveSampleBuffer
-from budgetalloc.trl.experimental.response_reuse import BUFFER_FILE
+
+BUFFERS = {"selective": SelectiveSampleBuffer, "correct": CorrectResponseBuffer}
+
+
+def sample(name, reward=1.0, advantage=1.0, success=1.0, step=0, at=0):
+    return Stored(name, {"at": torch.tensor([at])}, reward, advantage, success, step)
+
+
+def filled(buffer, names, advantages=None):
+    """The buffer with correct responses of step 0, which are numbered."""
+    advantages = np.ones(len(names)) if advantages is None else advantages
+    pairs = zip(names, advantages, strict=True)
+    buffer.add(sample(name, advantage=each, at=at) for at, (name, each) in enumerate(pairs))
+    return buffer
+
+
+def number(stored):
+    return int(stored.response["at"][0])
+
+
+maybe = st.sampled_from([0.0, 0.3, 1.0, np.nan])
+rollouts = st.lists(st.tuples(st.sampled_from(["a", "b", 1, 2]), maybe, maybe), max_size=12)
+
+
+@given(st.lists(rollouts, max_size=6), st.integers(1, 8), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
+@settings(deadline=None, max_examples=50)
+def test_every_prompt_that_can_be_helped_is_helped_once(steps, capacity, per_prompt, max_age, gap):
+    """By the newest correct responses of each prompt and of all; success says what is correct, not the reward."""
+    buffer = CorrectResponseBuffer(capacity=capacity, per_prompt=per_prompt, max_age=max_age)
+    stored = []
+    for at, batch in enumerate(steps):
+        step, ids = at * gap, [name for name, _, _ in batch]
+        rewards, success = np.array([each[1:] for each in batch], dtype=float).reshape(-1, 2).T
+        done = buffer.substitute(ids, rewards, success, step)
+        expected = set()
+        for name in set(ids) & {each.id for each in buffer.samples}:
+            own = success[[i == name for i in ids] & ~np.isnan(rewards) & ~np.isnan(success)]
+            if len(own) >= 2 and not (own > 0.5).any():
+                expected.add(name)
+        assert {ids[row] for row in done.rows} == expected
+        assert len(done.rows) == len(done.stored) == len(expected)
+        for row, each in zip(done.rows, done.stored, strict=True):
+            assert each.id == ids[row]
+            assert each.success > 0.5 >= success[row]
+            assert done.rewards_R[row] == each.reward
+        np.testing.assert_array_equal(np.delete(done.rewards_R, done.rows), np.delete(rewards, done.rows))
+        new = [sample(*each[:2], 0.0, each[2], step) for each in batch]
+        buffer.add(new)
+        stored += [each for each in new if each.success > 0.5 and not np.isnan(each.reward)]
+        kept = [
+            each
+            for k, each in enumerate(stored)
+            if step - each.step <= max_age and sum(later.id == each.id for later in stored[k + 1 :]) < per_prompt
+        ]
+        assert list(map(id, buffer.samples)) == list(map(id, kept[-capacity:]))
+
+
+def test_the_stored_response_and_the_wrong_one_are_drawn_evenly():
+    buffer = filled(CorrectResponseBuffer(), "aaaa")
+    zeros, nan = np.zeros(4), np.array([0, 0, np.nan, 0])
+    drawn = [buffer.substitute(list("abaa"), zeros, nan, step=1) for _ in range(2000)]
+    stored = np.bincount([number(done.stored[0]) for done in drawn], minlength=4)
+    assert chisquare(stored).pvalue > 0.01
+    wrong = np.bincount([int(done.rows[0]) for done in drawn], minlength=4)
+    np.testing.assert_array_equal(wrong[[1, 2]], 0)  # another prompt's, and one without success
+    assert chisquare(wrong[[0, 3]]).pvalue > 0.01
+
+
+def test_the_order_of_prompts_in_a_batch_changes_no_draw():
+    runs = []
+    for names in ("abcdefgh", "hgfedcba"):
+        ids = [name for name in names for _ in range(4)]
+        done = filled(CorrectResponseBuffer(), list("abcdefgh" * 4)).substitute(ids, *np.zeros((2, 32)), step=1)
+        runs.append({ids[row]: (row % 4, number(x)) for row, x in zip(done.rows, done.stored, strict=True)})
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == 8
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_draws_are_proportional_to_the_advantage_to_the_power_and_without_replacement(power):
+    size = np.array([0.5, 1.0, 2.0])
+    buffer, weights = filled(SelectiveSampleBuffer(power=power), range(3), size * [1, -1, 1]), size**power
+    pairs, total = list(itertools.permutations(range(3), 2)), weights.sum()
+    exact = [weights[a] / total * weights[b] / (total - weights[a]) for a, b in pairs]
+    drawn = [tuple(each.id for each in buffer.draw(2, step=1)) for _ in range(4000)]
+    assert chisquare([drawn.count(pair) for pair in pairs], 4000 * np.array(exact)).pvalue > 0.01
+
+
+def test_weights_too_small_or_large_for_a_float_are_still_compared():
+    buffer = filled(SelectiveSampleBuffer(power=100.0), range(3), [1e-6, 2e-6, 1e300])
+    assert [each.id for each in buffer.draw(3, step=1)] == [2, 1, 0]
+
+
+batches = st.lists(st.lists(st.sampled_from([0.0, 1e-12, np.nan, 0.5, -2.0]), max_size=8), min_size=1, max_size=8)
+
+
+@given(batches, st.integers(1, 10), st.integers(1, 3), st.integers(1, 3))
+@settings(deadline=None, max_examples=50)
+def test_a_batch_keeps_its_size_and_gets_no_stale_samples(steps, capacity, max_age, gap):
+    buffer = SelectiveSampleBuffer(capacity=capacity, max_age=max_age)
+    for at, advantages in enumerate(steps):
+        step = at * gap
+        fresh, stored = buffer.refill(np.array(advantages), step)
+        assert len(fresh) + len(stored) == len(advantages)
+        assert len(set(map(id, stored))) == len(stored)
+        assert all(1 <= step - each.step <= max_age for each in stored)
+        assert (np.diff(fresh) > 0).all()
+        signal = {row for row, x in enumerate(advantages) if abs(x) > 1e-8}
+        assert signal <= set(fresh.tolist())
+        if set(fresh.tolist()) != signal:  # a row without signal stays only where the buffer ran out
+            assert len(stored) == sum(each.step < step for each in buffer.samples)
+        buffer.add(sample("a", advantage=x, step=step) for x in advantages)
+        buffer.add([sample("a", reward=np.nan, step=step)])
+        assert len(buffer) <= capacity
+        assert all(abs(each.advantage) > 1e-8 and not np.isnan(each.reward) for each in buffer.samples)
+
+
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_equal_seeds_and_histories_give_equal_draws_across_a_resume(kind):
+    def draw(buffer, step):
+        if kind == "selective":
+            return [number(each) for each in buffer.draw(4, step)]
+        done = buffer.substitute(list("aaaabbbb"), *np.zeros((2, 8)), step)
+        return done.rows.tolist(), [number(each) for each in done.stored]
+
+    kept, other, another = (filled(BUFFERS[kind](seed=seed), list("ab" * 4)) for seed in (5, 5, 6))
+    draws = []
+    for step in range(1, 8):
+        state, other = other.state_dict(), BUFFERS[kind](seed=5)
+        other.load_state_dict(state)
+        draws.append(draw(kept, step))
+        assert draw(other, step) == draws[-1]
+    assert draws != [draw(another, step) for step in range(1, 8)]
+    with pytest.raises(ba.StateError, match=r"with seed=5, and this is a .* with seed=6"):
+        another.load_state_dict(kept.state_dict())
+    (foreign,) = BUFFERS.keys() - {kind}
+    with pytest.raises(ba.StateError, match=f"saved by a {type(kept).__name__}"):
+        BUFFERS[foreign](seed=5).load_state_dict(kept.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: CorrectResponseBuffer(option="mask"), "option='mask'"),
+        (lambda: CorrectResponseBuffer(per_prompt=0), "per_prompt=0"),
+        (lambda: CorrectResponseBuffer(threshold=np.nan), "threshold=nan"),
+        (lambda: SelectiveSampleBuffer(power=-1), "power=-1"),
+        (lambda: SelectiveSampleBuffer(capacity=0), "capacity=0"),
+        (lambda: SelectiveSampleBuffer(max_age=0), "max_age=0"),
+        (lambda: SelectiveSampleBuffer(seed=-1), "seed=-1"),
+    ],
+)
+def test_bad_arguments_are_named(call, name):
+    with pytest.raises(ba.InputError, match=name):
+        call()
+
+
+# --- in TRL's trainer -------------------------------------------------------------------------------------------------
 
 
 def half_without_signal(completions, prompt_id, **_):
@@ -68,7 +230,7 @@ class Run:
     def reused(self):
         """For each stored row of a batch: the batch, the index of the row, and the stored sample."""
         for batch, (fresh, stored) in zip(self.batches, self.chosen, strict=True):
-            yield from ((batch, at, sample) for at, sample in enumerate(stored, start=len(fresh)))
+            yield from ((batch, at, old) for at, old in enumerate(stored, start=len(fresh)))
 
 
 def tokens(batch, row):
@@ -112,8 +274,8 @@ def test_old_log_probabilities_are_those_of_the_model_that_wrote_the_row(build, 
     steps_per_generation = config.get("steps_per_generation", 1) * config.get("num_iterations", 1)
     now = {id(batch): state for batch, state in zip(run.batches, run.weights, strict=True)}
     drift = []
-    for batch, at, sample in run.reused():
-        assert_old(batch, at, "old_per_token_logps", run.weights[sample.step // steps_per_generation])
+    for batch, at, stored in run.reused():
+        assert_old(batch, at, "old_per_token_logps", run.weights[stored.step // steps_per_generation])
         row = tokens(batch, at)
         old = batch["old_per_token_logps"][at][: len(row[1])]
         drift.append((old - log_probabilities(now[id(batch)], *row)).abs().max().item())
@@ -126,35 +288,12 @@ def test_old_log_probabilities_are_those_of_the_model_that_wrote_the_row(build, 
             assert_old(batch, at, "old_per_token_logps", state)
 
 
-def test_fresh_rows_have_a_ratio_of_1_in_the_loss_and_stored_ones_their_own(build):
-    run = Run(build, SelectiveSampleBuffer(seed=1))
-    trainer, apart = run.trainer, []
-    loss = trainer._compute_loss
-
-    def watched(model, inputs):
-        ids, mask = (torch.cat([inputs[f"{part}_{x}"] for part in PARTS], dim=1) for x in ("ids", "mask"))
-        with torch.no_grad():
-            now = trainer._get_per_token_logps_and_entropies(model, ids, mask, inputs["completion_ids"].size(1))[0]
-        off = (now - inputs["old_per_token_logps"]).exp() - 1
-        apart.append((off * inputs["completion_mask"]).abs().max(dim=1).values)
-        return loss(model, inputs)
-
-    trainer._compute_loss = watched
-    run.train()
-    assert len(run.chosen[0][1]) == 0
-    assert sum(len(stored) for _, stored in run.chosen) > 8
-    for off, (fresh, stored) in zip(apart, run.chosen, strict=True):
-        assert (off < 1e-6).sum() == len(fresh)
-        assert (off > 1e-4).sum() == len(stored)
-
-
-@pytest.mark.parametrize("policy", ["uniform", "thompson", "adaptive", "pods", "dapo"])
+@pytest.mark.parametrize("policy", ["uniform", "thompson", "dapo"])
 def test_stored_rows_replace_rows_without_signal_and_the_batch_keeps_its_size(build, ledger, policy):
     """Also after a policy's choice among more rollouts. Beliefs and ledger count each fresh rollout once."""
-    chosen = {"pods": ba.methods.pods, "dapo": lambda seed: ba.methods.dapo(group=4, generate=2, seed=seed)}
-    made = chosen.get(policy) or getattr(ba, policy)
     options = {"ledger": ledger, "baseline": "group", "scale": "group", "weight": "rollout"}
-    run = Run(build, SelectiveSampleBuffer(seed=1), made(seed=1), options).train()
+    chosen = ba.methods.dapo(group=4, generate=2, seed=1) if policy == "dapo" else getattr(ba, policy)(seed=1)
+    run = Run(build, SelectiveSampleBuffer(seed=1), chosen, options).train()
     log = ba.Ledger.read(ledger)
     metrics = logged(run.trainer, "budgetalloc/reused")
     assert metrics == [len(stored) for _, stored in run.chosen]
@@ -172,9 +311,9 @@ def test_stored_rows_replace_rows_without_signal_and_the_batch_keeps_its_size(bu
             ids = [name for name, at in zip(log.frame.prompt.tolist(), here, strict=True) if at]
             every_R = ba.group_advantages(log.frame.reward.to_numpy()[here], ids)
             assert (batch["advantages"][: len(fresh)].abs() > 1e-6).sum() == (np.abs(every_R) > 1e-6).sum()
-        for at, sample in enumerate(stored, start=len(fresh)):
-            assert sample.step < step
-            assert (trained[at], batch["advantages"][at].item()) in seen[sample.step]
+        for at, old in enumerate(stored, start=len(fresh)):
+            assert old.step < step
+            assert (trained[at], batch["advantages"][at].item()) in seen[old.step]
             assert batch["advantages"][at] != 0
         seen[step] = {(trained[at], batch["advantages"][at].item()) for at in range(len(fresh))}
     if policy == "uniform":
@@ -185,20 +324,6 @@ def test_stored_rows_replace_rows_without_signal_and_the_batch_keeps_its_size(bu
         np.testing.assert_allclose(run.callback.policy.belief(range(24)).mean, again.belief(range(24)).mean)
 
 
-@pytest.mark.parametrize(("settings", "steps"), [({"max_age": 1}, [0, 0, 8, 0]), ({"capacity": 3}, [0, 0, 3, 3])])
-def test_age_and_number_are_bounded(build, settings, steps):
-    """Only 8 rows of step 1 have signal. They are drawn at age 1, and at age 2 only if the buffer allows it."""
-
-    def reward(completions, trainer_state, **_):
-        if trainer_state.global_step != 1:
-            return [1.0] * len(completions)
-        return [float(at % 2) if at < 8 else 1.0 for at in range(len(completions))]
-
-    run = Run(build, SelectiveSampleBuffer(seed=1, **settings), reward=reward).train()
-    assert [len(stored) for _, stored in run.chosen] == steps
-    assert {sample.step for _, stored in run.chosen for sample in stored} == {1}
-
-
 def test_rows_that_trl_masks_as_truncated_are_not_stored(build):
     def reward(completions, **_):
         return [float(at % 2) for at in range(len(completions))]
@@ -206,7 +331,7 @@ def test_rows_that_trl_masks_as_truncated_are_not_stored(build):
     config = {"mask_truncated_completions": True, "max_completion_length": 8, "max_steps": 3}
     run = Run(build, SelectiveSampleBuffer(seed=1), reward=reward, **config).train()
     assert len(run.buffer) > 0
-    assert all(sample.response["completion_ids"][-1] in (11, 12) for sample in run.buffer.samples)  # <pad>, <eos>
+    assert all(stored.response["completion_ids"][-1] in (11, 12) for stored in run.buffer.samples)  # <pad>, <eos>
     masked = [int((~output["completion_mask"].any(dim=1)).sum()) for [output] in run.fresh]
     assert min(masked[1:]) > 0
     for batch, (fresh, stored), rows_masked in zip(run.batches, run.chosen, masked, strict=True):
@@ -229,36 +354,24 @@ def test_stop_gradient_trains_as_if_the_row_were_absent_except_in_the_baseline(b
     assert (batch["advantages"][swap.rows] == 0).all()
     assert batch["num_items_in_batch"] == batch["completion_mask"].sum() < fresh["completion_mask"].sum()
 
-    def by_hand(change):
-        """Plain TRL with other batches: `change(step, output, rewards, prompts)` returns the batch of a step."""
-        trainer, rewards, steps = build(**SAME_PROMPTS), [], iter(range(2))
-        generate, score = trainer._generate_and_score_completions, trainer._calculate_rewards
-        trainer._calculate_rewards = lambda *args: rewards.append(score(*args)) or rewards[-1]
+    trainer, rewards, steps = build(**SAME_PROMPTS), [], iter(range(2))
+    generate, score = trainer._generate_and_score_completions, trainer._calculate_rewards
+    trainer._calculate_rewards = lambda *args: rewards.append(score(*args)) or rewards[-1]
 
-        def edited(inputs):
-            output = generate(inputs)
-            return change(next(steps), output, rewards[-1][:, 0].numpy(), [row["prompt_id"] for row in inputs])
-
-        trainer._generate_and_score_completions = edited
-        trainer.train()
-        return list(trainer.model.parameters())
-
-    def absent(step, output, rewards_R, ids_R):
-        after_R = rewards_R.copy()
-        after_R[swap.rows] = 1.0 if step else rewards_R[swap.rows]
-        advantages_R = ba.group_advantages(after_R, ids_R)
+    def absent(inputs):
+        """TRL's own batch, without these rows in the second step."""
+        output, step, after_R = generate(inputs), next(steps), rewards[-1][:, 0].numpy().copy()
+        after_R[swap.rows] = 1.0 if step else after_R[swap.rows]
+        advantages_R = ba.group_advantages(after_R, [row["prompt_id"] for row in inputs])
         output["advantages"] = torch.as_tensor(advantages_R, dtype=torch.float32)
         return select_rows(output, np.setdiff1d(np.arange(16), swap.rows)) if step else output
 
-    def present(step, output, rewards_R, ids_R):
-        output["advantages"] = torch.as_tensor(ba.group_advantages(rewards_R, ids_R), dtype=torch.float32)
-        return output
-
+    trainer._generate_and_score_completions = absent
+    trainer.train()
+    plain = list(trainer.model.parameters())
     mine = list(run.trainer.model.parameters())
-    for one, other in zip(mine, by_hand(absent), strict=True):
+    for one, other in zip(mine, plain, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-    off = [(one - other).abs().max().item() for one, other in zip(mine, by_hand(present), strict=True)]
-    assert max(off) > 1e-3  # the substitution did change what was learned
 
 
 @pytest.mark.parametrize("iterations", [1, 2])
@@ -305,7 +418,7 @@ def test_a_stored_correct_response_has_a_positive_advantage_under_the_posterior_
     assert all(batch["advantages"][row] > 0 for batch, row in back)
 
 
-@pytest.mark.parametrize("success", [None, "fails_later", 2.0], ids=["chosen", "by name", "threshold"])
+@pytest.mark.parametrize("success", [None, 2.0], ids=["chosen", "threshold"])
 def test_correct_responses_are_those_with_success(build, success):
     """With a point for the format every total is above 1/2, so the total cannot say what is correct."""
 
@@ -331,15 +444,13 @@ def test_correct_responses_replace_wrong_ones_of_all_rounds_of_a_step(build, opt
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
 
-BUFFERS = {
-    "selective": (lambda: SelectiveSampleBuffer(seed=1), {}),
-    "correct": (lambda: CorrectResponseBuffer(option="recompute", seed=1), {**SAME_PROMPTS}),
-}
-
 
 @pytest.mark.parametrize("name", BUFFERS)
 def test_a_resumed_run_equals_an_uninterrupted_run(build, name):
-    make, config = BUFFERS[name]
+    def make():
+        return CorrectResponseBuffer(option="recompute", seed=1) if name == "correct" else SelectiveSampleBuffer(seed=1)
+
+    config = SAME_PROMPTS if name == "correct" else {}
     config = {**config, "max_steps": 5, "save_strategy": "steps", "save_steps": 3}
     whole = Run(build, make(), ba.thompson(seed=2), {"candidates": 1, "baseline": "group"}, **config).train()
     checkpoint = f"{whole.trainer.args.output_dir}/checkpoint-3"
@@ -349,10 +460,7 @@ def test_a_resumed_run_equals_an_uninterrupted_run(build, name):
     assert len(resumed.batches) == 2
     assert any(len(x.rows if name == "correct" else x[1]) for x in resumed.chosen)
     assert same_weights(weights(whole.trainer), weights(resumed.trainer))
-    state, state2 = whole.buffer.state_dict(), resumed.buffer.state_dict()
-    assert state.keys() == state2.keys()
-    for key, value in state.items():
-        np.testing.assert_array_equal(value, state2[key])
+    assert repr(whole.buffer.state_dict()) == repr(resumed.buffer.state_dict())
 
 
 def test_a_checkpoint_without_a_buffer_warns_and_a_damaged_one_is_refused(build, caplog):
@@ -376,11 +484,11 @@ def test_a_buffer_of_another_training_or_of_other_settings_is_refused(build):
     with pytest.raises(ba.StateError, match=r"was used until step 1, and training begins at step 0.*Pass a new buffer"):
         Run(build, buffer, max_steps=2).train()
     foreign = SelectiveSampleBuffer(seed=1)
-    foreign.add(["a"], [{"tokens": [1]}], [1.0], [0.5], step=0)
+    foreign.add([sample("a")])
     run = Run(build, SelectiveSampleBuffer(seed=1), max_steps=2, **SAVES).train()
     folder = Path(run.trainer.args.output_dir) / "checkpoint-2"
-    ba.save_state(folder / BUFFER_FILE, foreign.state_dict())
-    with pytest.raises(ba.StateError, match=r"without 'prompt_ids' \(it has \['tokens'\]\).*Pass a new buffer"):
+    torch.save(foreign.state_dict(), folder / BUFFER_FILE)
+    with pytest.raises(ba.StateError, match=r"without 'prompt_ids' \(it has \['at'\]\).*Pass a new buffer"):
         Run(build, SelectiveSampleBuffer(seed=1), max_steps=4).train(resume_from_checkpoint=str(folder))
 
 

@@ -1,4 +1,4 @@
-"""Requests completions from a vLLM server, in the same form as TRL's own worker."""
+"""Completions of a vLLM server, requested in the same form as by TRL's own worker."""
 
 import json
 import queue
@@ -6,23 +6,34 @@ import threading
 import urllib.error
 import urllib.request
 from collections import deque
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import UnsupportedError
 
-__all__ = ["ATTEMPTS", "Completion", "Server", "TrainingEnded"]
+__all__ = ["ATTEMPTS", "Completion", "Server"]
 
 ATTEMPTS = 8  # of one request, over about a minute
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy, as in TRL
 _BROKEN = (urllib.error.URLError, HTTPException, ConnectionError)  # worth another attempt
 
-Completion = tuple[list[int], list[float]]
-"""The tokens, and their log-probabilities under the model that generated them."""
 
-
-class TrainingEnded(Exception):  # noqa: N818
+class _TrainingEnded(Exception):  # noqa: N818
     """Training ended between two attempts of a request."""
+
+
+@dataclass(eq=False)
+class Completion:
+    """A rollout of a row of the dataset, of which the server fills in the last two."""
+
+    prompt: Id
+    row: dict[str, Any]
+    prompt_ids: list[int]
+    seed: int
+    ids: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)  # under the model that wrote them
 
 
 class Server:
@@ -35,12 +46,8 @@ class Server:
     """
 
     def __init__(self, args: Any, model: str, stopping: threading.Event) -> None:
-        self.url, self.timeout, self.stopping = (
-            args.vllm_server_base_url.rstrip("/"),
-            args.request_timeout,
-            stopping,
-        )
-        self.at_once = max(1, args.max_inflight_tasks)
+        self.url, self.timeout = args.vllm_server_base_url.rstrip("/"), args.request_timeout
+        self.at_once, self.stopping = max(1, args.max_inflight_tasks), stopping
         self.request = {
             "model": model,
             "max_tokens": args.max_completion_length,
@@ -52,15 +59,16 @@ class Server:
             "return_token_ids": True,
             "logprobs": 0,  # of the tokens drawn, and no others
         } | ({} if args.min_p is None else {"min_p": args.min_p})
-        self._waiting: deque[tuple[Any, dict[str, Any]]] = deque()
-        self._answers: queue.SimpleQueue[tuple[Any, Completion | Exception]] = queue.SimpleQueue()
+        self._waiting: deque[tuple[Any, Completion]] = deque()
+        self._ended: queue.SimpleQueue[tuple[Any, Completion, Exception | None]]
+        self._ended = queue.SimpleQueue()
         self._lock, self._threads = threading.Lock(), 0
 
-    def submit(self, key: Any, prompt: list[int], seed: int) -> None:
+    def submit(self, key: Any, completion: Completion) -> None:
         """Asks for a completion; `max_inflight_tasks` requests run at once, in the order of
         submission."""
         with self._lock:
-            self._waiting.append((key, {"prompt": prompt, "seed": seed}))
+            self._waiting.append((key, completion))
             if self._threads == self.at_once:
                 return
             self._threads += 1
@@ -73,34 +81,36 @@ class Server:
                 if self.stopping.is_set() or not self._waiting:
                     self._threads -= 1
                     return
-                key, what = self._waiting.popleft()
+                key, completion = self._waiting.popleft()
+            error = None
             try:
-                self._answers.put((key, self._complete(what)))
-            except Exception as error:
-                self._answers.put((key, error))
+                self._complete(completion)
+            except Exception as raised:
+                error = raised
+            self._ended.put((key, completion, error))
 
-    def answer(self, timeout: float) -> tuple[Any, Completion | Exception] | None:
-        """The key of the next request that has ended, and its completion or error; None after
-        `timeout` seconds."""
+    def ended(self, timeout: float) -> tuple[Any, Completion, Exception | None] | None:
+        """The next request that has ended, with its key and its error; None after `timeout`
+        seconds."""
         try:
-            return self._answers.get(timeout=timeout)
+            return self._ended.get(timeout=timeout)
         except queue.Empty:
             return None
 
-    def _complete(self, what: dict[str, Any]) -> Completion:
-        choice = self._post("/v1/completions", self.request | what)["choices"][0]
+    def _complete(self, completion: Completion) -> None:
+        asked = {"prompt": completion.prompt_ids, "seed": completion.seed}
+        choice = self._post("/v1/completions", self.request | asked)["choices"][0]
         if choice.get("token_ids") is None or not choice.get("logprobs"):
             raise UnsupportedError(
                 f"{self.url} answered without token_ids or logprobs, which AsyncGRPOTrainer needs. "
-                "Use vLLM 0.22 or "
-                "newer."
+                "Use vLLM 0.22 or newer."
             )
         ids, log_probs = list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
         if len(ids) != len(log_probs):
             raise UnsupportedError(
                 f"{self.url} sent {len(log_probs)} log-probabilities for {len(ids)} tokens."
             )
-        return ids, log_probs
+        completion.ids, completion.log_probs = ids, log_probs
 
     def _post(self, path: str, what: dict[str, Any]) -> Any:
         """Retries if the server cannot be reached or answers with a 5xx status. A 4xx status and a
@@ -120,9 +130,8 @@ class Server:
                 answer = error if isinstance(error, urllib.error.HTTPError) else None
                 if (answer is not None and answer.code < 500) or attempt == ATTEMPTS - 1:
                     detail = "" if answer is None else answer.read(500).decode(errors="replace")
-                    raise ConnectionError(
-                        f"POST {self.url}{path}: {error} {detail}".rstrip()
-                    ) from error
+                    text = f"POST {self.url}{path}: {error} {detail}".rstrip()
+                    raise ConnectionError(text) from error
             if self.stopping.wait(min(2.0**attempt, 16.0)):
                 break
-        raise TrainingEnded
+        raise _TrainingEnded

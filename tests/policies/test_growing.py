@@ -10,7 +10,7 @@ from policy_steps import play
 import budgetalloc as ba
 from budgetalloc import Budget, InputError, UnsupportedError, policies
 from budgetalloc.methods.table import METHODS
-from budgetalloc.policies.growing_groups import expected_sizes
+from budgetalloc.policies.rounds import expected_sizes
 
 IDS = list(range(13))
 GROWING = {method.name: method.build for method in METHODS if method.build(seed=0).needs.by_group} | {
@@ -63,22 +63,6 @@ def test_the_counts_do_not_depend_on_which_groups_end_first(name, budget, seed, 
     if of_a_history(GROWING[name], 0).needs.generate == 1:
         assert found[0][0].sum() == budget.rollouts
     assert np.isin(found[0][0], budget.grid()).all()
-
-
-def test_groups_that_may_reach_the_cap_wait_for_each_other():
-    """What is left of a budget may then not be a group, so that a group gets less; which one depended on the order."""
-    budget, early = Budget(25, floor=0, cap=4, min_group=2), 0
-    for seed in range(40):
-        outcomes = (np.random.default_rng(seed).random((13, 50)) < 0.1).astype(float)
-        found = []
-        for order in range(2):
-            policy = policies.growing(ba.uniform(), most=4)
-            policy.observe(IDS * 40, [0.0] * len(IDS) * 40)  # so few prompts start that all can reach the cap
-            found.append(in_order(policy, budget, outcomes, np.random.default_rng(order)))
-            early += found[-1][1]
-        assert found[0][0].tolist() == found[1][0].tolist()
-        assert found[0][0].sum() == 25
-    assert early == 0
 
 
 @pytest.mark.parametrize("name", GROWING)
@@ -140,13 +124,6 @@ def test_the_last_round_is_for_groups_that_want_more_and_then_for_new_ones():
     more_P = step.request()
     assert more_P[started].tolist() == [2] + [0] * (len(started) - 1)
     assert first_P.sum() + more_P.sum() == 14
-
-
-def test_what_is_left_after_the_last_doubling_goes_to_groups_that_want_more():
-    policy = policies.growing(ba.uniform(), rounds=2)
-    counts_NP, _ = play(policy, range(4), Budget(24, floor=0, cap=16), {0: 0.0, 1: 1.0, 2: 1.0, 3: 1.0})
-    assert counts_NP.sum(axis=0)[0] == 16
-    assert counts_NP.sum() == 24
 
 
 def test_what_cannot_grow_is_refused():

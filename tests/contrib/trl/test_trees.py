@@ -7,9 +7,16 @@ from conftest import SAVES, AroundSteps, attach, logged, rows, same_weights, wei
 from transformers import TrainerCallback
 
 import budgetalloc as ba
+from budgetalloc.contrib.stored_responses import SelectiveSampleBuffer
+from budgetalloc.contrib.trees import (
+    LATR_COUNTDOWN,
+    LATR_MATH,
+    Trees,
+    aepo_branch_probability,
+    aepo_split,
+    latr_split,
+)
 from budgetalloc.errors import InputError, UnsupportedError
-from budgetalloc.trl.experimental.buffers import SelectiveSampleBuffer
-from budgetalloc.trl.experimental.trees import Trees
 
 
 def with_trees(build, trees, policy=None, dataset=None, **config):
@@ -87,8 +94,7 @@ def prefixes(prompts, completions):
     return {tuple(p + c[: at + 1]) for p, c in zip(prompts, completions, strict=True) for at in range(len(c))}
 
 
-@pytest.mark.parametrize("roots", [0.25, "aepo", {0: 1.0, 1: 0.25}])
-@pytest.mark.parametrize("policy", ["adaptive", "ar3po"])
+@pytest.mark.parametrize(("policy", "roots"), [("adaptive", 0.25), ("ar3po", "aepo"), ("adaptive", {0: 1.0, 1: 0.25})])
 def test_budgets_are_exact_and_shared_tokens_count_once(build, ledger, policy, roots):
     """Also of a policy in rounds, and of groups of one or two."""
     trainer, generated = build(max_completion_length=12, max_steps=3), []
@@ -161,10 +167,9 @@ def test_the_same_seed_grows_the_same_trees(build):
     assert grown(0) == grown(0) != grown(1)
 
 
-@pytest.mark.parametrize("branch", ["even", "entropy"])
-def test_a_run_that_fails_in_the_middle_of_a_tree_resumes_to_the_bit(build, branch):
+def test_a_run_that_fails_in_the_middle_of_a_tree_resumes_to_the_bit(build):
     def run(fails_at=None, resume=None, **config):
-        trees = Trees(2, branch=branch)
+        trees = Trees(2, branch="entropy")
         trainer, callback, batches = with_trees(build, trees, "thompson", max_steps=4, learning_rate=1e-3, **config)
         choose, calls = trees._choose, []
 
@@ -222,9 +227,40 @@ def test_what_would_get_wrong_advantages_is_refused(build, config, options, name
         ({"points": 4, "roots": 0}, "roots"),
         ({"points": 4, "roots": 1.5}, "roots"),
         ({"points": 4, "roots": {1: 0.5}}, "step 0"),
+        ({"points": 4, "roots": {0: 1.5}}, "roots=1.5"),
+        ({"points": 4, "roots": {0.5: 1.0}}, "roots=0.5"),
         ({"points": 4, "branch": "random"}, "branch"),
     ],
 )
 def test_bad_arguments_are_named(given, named):
     with pytest.raises(InputError, match=named):
         Trees(**given)
+
+
+def test_aepo_gives_half_from_scratch_where_entropies_are_equal_and_one_at_least():
+    assert aepo_split(16, 1.3, 1.3) == (8, 8)
+    assert aepo_split(10, 1.0, 0.0) == (7, 3)  # 10 / (1 + e^-1) = 7.31
+    assert aepo_split(10, 3.0, 0.0) == (10, 0)  # 9.53
+    assert aepo_split(16, 0, 1e9) == (1, 15)
+    assert aepo_split(1, 0, 5) == (1, 0)
+
+
+def test_branches_in_a_row_make_the_next_less_likely():
+    p = aepo_branch_probability(0.5, np.arange(6))
+    np.testing.assert_allclose(p, [0.6, 0.45, 0.3, 0.15, 0, 0])
+    assert aepo_branch_probability(-9, 9) == 0  # two factors below zero do not make a branch
+    assert aepo_branch_probability(99, 0) == 1
+
+
+def test_latr_trades_trees_for_plain_samples_over_the_run():
+    assert [latr_split(8, step, LATR_COUNTDOWN)[0] for step in (0, 9, 10, 19, 20, 79, 80, 199, 200, 10**6)] == [
+        *(8, 8, 6, 6, 4, 4, 2, 2, 0, 0)
+    ]
+    assert [latr_split(4, step, LATR_MATH)[0] for step in (99, 100, 200, 300)] == [4, 3, 2, 1]
+    assert [latr_split(5, step, LATR_COUNTDOWN) for step in (0, 10, 20, 80, 200)] == [
+        (5, 0),
+        (4, 1),
+        (3, 2),
+        (1, 4),
+        (0, 5),
+    ]

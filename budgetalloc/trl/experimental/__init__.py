@@ -1,1 +1,0 @@
-"""The worker for TRL's experimental `AsyncGRPOTrainer`, and the reuse of stored responses."""
