@@ -67,11 +67,3 @@ def test_failures_and_rates_look_back_over_the_window():
     assert policy.memory.numbers == {"failure_0": 3 / 8, "failure_1": 0.0}
     recall = policy.memory.recall(["a"])
     assert [recall[name][0].tolist() for name in ("successes", "scored")] == [[1, 4], [4, 4]]
-
-
-def test_a_prompt_never_seen_stands_at_one_half():
-    seen = visited(coba_rl(), [0.5, 0.25, 0.5])
-    assert (
-        seen.allocate([0, 1, 2], Budget(rollouts=32)).tolist() == seen.allocate([0, 1, 9], Budget(rollouts=32)).tolist()
-    )
-    assert coba_rl().allocate(range(4), Budget(rollouts=32)).tolist() == [8] * 4
