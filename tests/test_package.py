@@ -127,7 +127,7 @@ def test_nothing_heavy_is_loaded_where_it_is_not_needed(name, tmp_path):
 
 def test_one_module_imports_ortools_which_is_an_extra():
     importing = {name for name, path in MODULES.items() if "ortools.sat" in path.read_text()}
-    assert importing == {"solvers.cp_sat"}
+    assert importing == {"solvers.exact"}
     core = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
     assert not any(name.startswith("ortools") for name in core["dependencies"])
     assert core["optional-dependencies"]["ortools"][0].startswith("ortools")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.cli.parser import parser
 from budgetalloc.methods.table import published
 
 ROOT = Path(__file__).parents[1]
@@ -73,11 +72,14 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = ba.nothing
 
 
-# The README itself.
+# The figures of README and docs/, which are those of the tables that the scripts write.
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-EVIDENCE = (ROOT / "benchmarks/learning/README.md").read_text(encoding="utf-8")
-HELPS = (ROOT / "docs/helps.md").read_text(encoding="utf-8")
+
+def read(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+README, EVIDENCE, BENCHMARK = read("README.md"), read("docs/evidence.md"), read("benchmarks/learning/README.md")
 
 
 def table(text, heading):
@@ -97,73 +99,64 @@ def columns(text, heading, *wanted):
 
 @pytest.mark.slow
 def test_the_pages_are_what_the_scripts_print():
-    """README, docs/ and the evidence: all tables, and the sentences that count higher, lower and neither."""
+    """The evidence and the benchmarks: all tables, and the sentences that count higher, lower and neither."""
     command, environment = [sys.executable, "benchmarks/learning/pages.py", "--check"], {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, check=False)
     assert (done.returncode, done.stdout) == (0, ""), f"{done.stdout}{done.stderr}run benchmarks/learning/pages.py"
 
 
-def test_the_pages_count_mixes_in_the_same_sentences():
-    sentences = re.findall(r"^- \*\*.*(?:mixes, by|a geometric mean).*$", README, re.MULTILINE)
-    assert len(sentences) == 3
-    for text in (EVIDENCE, HELPS):
-        assert all(sentence in text for sentence in sentences)
+def fewer(share):
+    """A share of the rollouts as the README says it.
+
+    >>> fewer("0.70")
+    30
+    """
+    return 100 - round(100 * float(share))
 
 
-def test_the_evidence_has_all_methods_that_were_to_be_compared():
-    five = {"ar3po", "ebpo", "spo", "v05"}
-    assert {name for (name,) in columns(EVIDENCE, "## Published methods", "method")} >= five
-    asked = set(re.findall(r"\w+", "spo_pp reinforce_pp pac bots prime_pools adarft sgpo a_star_po aero")) | five
-    methods = (ROOT / "METHODS.md").read_text(encoding="utf-8")
-    assert {name.strip("`") for (name,) in columns(methods, "## Learning", "method")} >= asked
-    assert not re.search(r"_0\.1\b", EVIDENCE)
+def section(heading):
+    return EVIDENCE.partition(f"## {heading}")[2].partition("\n## ")[0]
 
 
-def test_the_figures_of_three_generations_are_those_of_the_evidence():
-    section = EVIDENCE.partition("## Three generations a step")[2].partition("\n## ")[0]
-    share = re.search(r"Rollouts to uniform's final success\*\*: (\S+ \([^)]*\)) of uniform's", section).group(1)
-    mean, coverage = re.search(r"less `adaptive`'s\*\*: mean \+(\S+) .*pass@64 \+(\S+) ", section).groups()
-    readme, choose = (
-        " ".join(text.split()) for text in (README, (ROOT / "docs/choose.md").read_text(encoding="utf-8"))
-    )
-    assert f"all failed: {share} of uniform's rollouts, and {coverage} more coverage" in readme
-    assert f"the mean is {mean} higher, and pass@64 {coverage}" in choose
+@pytest.mark.parametrize(
+    ("heading", "row"), [("Twelve mixes of tasks", "twelve mixes"), ("Three generations a step", "the same with")]
+)
+def test_the_first_rows_of_the_readme_are_counted_in_the_evidence(heading, row):
+    text = section(heading)
+    (share,) = re.findall(r"final success\*\*: (\S+) ", text)
+    higher, lower = re.search(r"the run\*\*: higher on (\d+) .*?Lower on (\d+)", text).groups()
+    said = next(line for line in README.splitlines() if line.startswith(f"| {row}")).lower()
+    assert f"{fewer(share)} % fewer rollouts" in said
+    assert re.search(rf"higher on {higher}, lower on {lower}\b", said)
+    for page in (README, EVIDENCE):
+        assert f"with {fewer(share)} % fewer" in " ".join(page.partition("\n## ")[0].split())
 
 
-def test_the_shares_of_four_sizes_are_those_of_the_table():
-    scale = (ROOT / "benchmarks/scale/README.md").read_text(encoding="utf-8")
-    shares = sorted(share.split()[0] for (share,) in columns(scale, "## One language at four sizes", "share"))
-    for page in (scale, HELPS):
-        assert f"after {shares[0]} to {shares[-1]} of uniform's rollouts" in " ".join(page.split())
+def test_the_rows_of_larger_models_are_those_of_the_evidence():
+    scale = read("benchmarks/scale/README.md")
+    shares = sorted(share.split()[0] for (share,) in columns(scale, "## One language", "share"))
+    assert f"{fewer(shares[-1])} to {fewer(shares[0])} % fewer rollouts, no trend" in README
+    assert f"after {shares[0]} to {shares[-1]} of uniform's rollouts" in section("Larger models")
+    ten = dict(columns(EVIDENCE, "## Larger models", "", "prompts met ten times"))
+    share, coverage = ten["rollouts to uniform's final success"], ten["coverage at the end (pass@8)"]
+    said = f"{fewer(share.split()[0])} % fewer rollouts, but coverage (pass@8) fell by {coverage.split()[0][1:]} "
+    assert said in README
 
 
-def test_the_readme_says_with_which_models_and_how_many_seeds_it_was_measured():
-    lead = " ".join(README[README.index("## Does it help?") :].split("\n- ")[0].split())
-    rows = columns(EVIDENCE, "## Does the default", "mix", "seeds")
-    numbers = {"two": 2, "three": 3, "five": 5, "ten": 10, "eleven": 11, "twelve": 12}
-    mixes, size, seeds = re.search(
-        r"has (\w+) mixes of tasks, language models of (.+), and (\w+) seeds each", lead
-    ).groups()
-    assert size == "340 k parameters"
-    assert f"models of {size}" in EVIDENCE
-    assert numbers[mixes] == len(rows)
-    assert {numbers[seeds]} == {int(seed) for _, seed in rows}
-
-
-def test_sentences_by_hand_have_the_figures_of_the_evidence():
+def test_figures_in_sentences_are_those_of_the_tables():
     """Those that `pages.py` does not write: after new runs they are read again."""
-    wanted = "mix", "mean less uniform's", "pass@64 less uniform's", "share"
-    rows = {mix: cells for mix, *cells in columns(EVIDENCE, "## Does the default", *wanted)}
-    choose = (ROOT / "docs/choose.md").read_text(encoding="utf-8")
-    gain, _, _ = rows["hard_once"]
-    assert "(0" in gain  # a little higher
-    assert gain.replace("(", "(95 % interval ").removesuffix(")") in " ".join(choose.split())
-    evidence = " ".join(EVIDENCE.split())
-    loss, worst, best = re.match(r"-(\S+) \(-(\S+) to -(\S+)\)", rows["reasoning"][1]).groups()
-    assert f"pass@64 ends {loss} ({best} to {worst}) below uniform's" in evidence
-    assert f"(`easy_once`: {rows['easy_once'][0].split()[0].removeprefix('-')} lower, and its mean curve" in evidence
-    assert rows["easy_once"][2].endswith("never)")
-    assert f"uniform's end after {rows['easy_once'][2].split()[0]} of the rollouts, or not at all" in evidence
+    gains = dict(columns(EVIDENCE, "## Twelve mixes", "mix", "difference (95 % interval)"))
+    choose = " ".join(read("docs/choose.md").split())
+    assert gains["hard_once"].replace("(", "(95 % interval ") in choose
+    mean, coverage = re.search(r"mean \+(\S+) .*pass@64 \+(\S+) ", section("Three generations a step")).groups()
+    assert f"the mean is {mean} higher, and pass@64 {coverage}" in choose
+    graded = sorted(cell.split()[0] for (cell,) in columns(BENCHMARK, "## Graded", "mean less uniform's"))
+    assert f"Higher on 3 of 3, by {graded[0][1:]} to {graded[-1][1:]}" in section("Other questions")
+    ((scheduled,),) = columns(BENCHMARK, "## Rewards on a schedule", "mean less uniform's")
+    assert f"No difference was seen: {scheduled}" in section("Other questions")
+    arms = dict(columns(read("benchmarks/peer/README.md"), "# Comparison", "arm", "end"))
+    ends = [arms[name] for name in ("trl-cgrpo, grid to 8", "GRPO", "budgetalloc")]
+    assert "Ends at {}, plain GRPO at {}, `adaptive()` at {}".format(*ends) in section("Other questions")
 
 
 @pytest.mark.slow
@@ -171,24 +164,17 @@ def test_where_the_gain_comes_from_is_told_with_figures_that_a_script_prints():
     command, environment = [sys.executable, "benchmarks/learning/ablation.py"], os.environ | {"PYTHONPATH": str(ROOT)}
     printed = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     parts = re.search(r"mean less uniform's \|[ |]*\+(\S+) \| \+(\S+) \| \+(\S+)", printed).groups()
-    for text in (README, HELPS, EVIDENCE):
-        told = re.findall(r"(0\.\d+)(?= with (?:the choice|the baseline|both))", " ".join(text.split()))
-        assert told == list(parts)
+    told = re.findall(r"(0\.\d+)(?= with (?:the choice|the baseline|both))", " ".join(EVIDENCE.split()))
+    assert told == list(parts)
 
 
 def test_seconds_of_long_prompts_are_those_that_were_measured():
-    costs = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
-    lines = [line.removeprefix("on").split() for line in costs.splitlines() if re.match(r"on +\d", line)]
+    lines = [line.split()[1:] for line in read("benchmarks/README.md").splitlines() if re.match(r"on +\d", line)]
     took = {(int(prompt), int(group)): float(ms) for prompt, answer, group, ms, *_ in lines if answer == "16"}
-    long = re.search(
-        r"of 768 tokens took (\d+) ms a rollout alone and (\d+) ms in groups of 8", " ".join(README.split())
-    )
-    assert [float(ms) for ms in long.groups()] == [round(took[768, 1]), round(took[768, 8])]
-    for row in table(HELPS, "## Are fewer rollouts less time?"):
-        prompt = int(row[0].split()[0])
-        assert row[1:] == [f"{took[prompt, 1]:.2f} ms", f"{took[prompt, 8]:.2f} ms"]
-    choose = " ".join((ROOT / "docs/choose.md").read_text(encoding="utf-8").split())
-    assert f"took {took[768, 1] / took[768, 8]:.1f} times as long as one in a group of 8" in choose
+    long = re.search(r"768 tokens took (\d+) ms a rollout alone and (\d+) ms in groups of 8", README).groups()
+    assert [float(ms) for ms in long] == [round(took[768, 1]), round(took[768, 8])]
+    for prompt, *cells in table(EVIDENCE, "## Are fewer rollouts less time?"):
+        assert cells == [f"{took[int(prompt.split()[0]), group]:.2f} ms" for group in (1, 8)]
 
 
 def test_the_readme_s_links_lead_to_files():
@@ -200,17 +186,15 @@ def test_the_readme_s_links_lead_to_files():
 def test_what_the_readme_tells_to_type_exists():
     rules = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"\bmake ([a-z]+)\b", README)) <= set(rules)
-    assert README.index("make demo") < README.index("make test") < README.index("## Install")
-    commands = next(x for x in parser()._actions if x.dest == "command").choices
-    assert set(re.findall(r"`budgetalloc (\w+)", README)) <= set(commands)
+    assert README.index("make demo") < README.index("make test")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"]) - {"dev", "docs"}
-    assert extras == set(re.findall(r"\[(\w+)\]['`]", README))
+    assert extras == set(re.findall(r"\[(\w+)\]['`]", read("docs/start.md")))
     assert f"one of {published()} in [METHODS.md]" in README
 
 
 def test_four_lines_attach_the_callback():
-    code = README[README.index("    from budgetalloc.trl import") :].split("\n\nverl takes")[0]
+    code = README[README.index("    from budgetalloc.trl import") :].split("\n\n## ")[0]
     lines = [line.strip() for line in code.splitlines() if line.strip()]
     assert len(lines) == 4
     compile("\n".join(lines), "README.md", "exec")

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.blocks import blocks
-from budgetalloc.beliefs.estimator import BetaEstimator
+from budgetalloc.beliefs.estimator import BetaEstimator, Estimator
 from budgetalloc.beliefs.features import Features
-from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import (

@@ -56,7 +56,7 @@ def test_prompts_never_and_always_solved_are_counted():
 
 
 def test_the_report_does_not_predict_the_gain_of_a_policy():
-    """On twelve logged runs of the learning benchmark the predicted waste did not rank the gains (docs/helps.md)."""
+    """On twelve logged runs of the learning benchmark the predicted waste did not rank the gains of its page."""
     fooled = waste([(step, "a", [step % 2] * 4) for step in range(12)])
     assert fooled.forecast.explained < 0
     lines = forecast_sentences(fooled)

@@ -68,7 +68,7 @@ def of_subjects(subject):
             rows(),
             {"quotas": {"math": (0.9, 1.0)}, "cap": 2},
             BudgetError,
-            r"quotas\['math'\]=\(15, 16\) cannot hold for 4 prompts: use \(0, 8\), cap=4, or have at least 8 prompts",
+            r"quotas\['math'\]=\(15, 16\) cannot hold for 4 prompts, which take 0 to 8",
         ),
         (rows(), {"quotas": {"math": (0, 1)}, "candidates": 1}, UnsupportedError, "candidates=1: a batch"),
         (

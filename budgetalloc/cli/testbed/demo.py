@@ -154,7 +154,9 @@ def headline(curves: Mapping[str, Sequence[CurvePoint]], singles: bool) -> str:
     else:
         of_all = f"{passed.rollouts:,} of {total:,} rollouts ({passed.rollouts / total:.0%})"
         lines = [f"{subject} reached uniform's final success of {goal:.3f} after {of_all}."]
-    lines[0] += " One seed: a demonstration, not a measurement. `docs/helps.md` has measurements."
+    lines[0] += (
+        " One seed: a demonstration, not a measurement. `docs/evidence.md` has measurements."
+    )
     if singles:
         lines.append(
             f"{subject} draws single rollouts of prompts with history, which have a gradient "
