@@ -37,6 +37,16 @@ def test_explorability_is_the_mean_over_the_last_visits_of_the_window(window, be
     assert eligible(policy, ["late", "steady", "early"], **settings_) == {best}
 
 
+def test_the_released_constants_are_the_defaults():
+    """`txy77/DEPO@eb99f9a`: 1.0 - 0.03 e, at least 0.40, of 10 prompts of different explorability."""
+    policy, ids, sizes = depo(), [f"p{k}" for k in range(10)], {}
+    for visits in range(1, 26):
+        policy.observe([x for x in ids for _ in range(20)], [float(j <= k) for k in range(10) for j in range(20)])
+        if visits in (10, 25):
+            sizes[visits] = len(eligible(policy, ids, replay=1e-12))
+    assert sizes == {10: 7, 25: 4}
+
+
 def test_the_share_falls_with_the_mean_number_of_visits_but_not_below_the_lowest():
     policy = depo()
     ids, sizes = [f"p{k}" for k in range(8)], []
