@@ -41,7 +41,8 @@ def test_coba_rl_maximises_the_papers_value(passed, extra, kappa):
     failure = 1 - np.mean(rates)
     share = failure if failure > 0.5 else 1 / (1 + math.exp(-10 * (failure - 0.5)))
     within = np.clip(rates, 0.01, 0.99)
-    others = (within, 1 + (kappa - 2) * share, kappa, 3 + 9 * min(6 * np.var(within), 1))
+    neither = [p for p in rates if 0.05 <= p <= 0.99] or [0.5]  # the released code's batch of tau
+    others = (within, 1 + (kappa - 2) * share, kappa, 3 + 9 * min(6 * np.var(neither), 1))
 
     def worth(counts):
         return paper_value(others[0], counts, *others[1:])
