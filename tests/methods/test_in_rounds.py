@@ -65,6 +65,17 @@ def test_reinforce_ada_goes_on_until_both_quotas_are_met():
     assert total["half"] in (8, 16, 24)
 
 
+@pytest.mark.parametrize(("p", "cost"), [(0.5, 8.6), (0.25, 11.6), (0.1, 21.0)])
+def test_reinforce_ada_costs_what_the_released_code_costs(p, cost):
+    """Rollouts of a prompt, as the released function gave them: rounds of 8 until 2 successes and 2 failures."""
+    ids = list(range(800))
+    policy, rng = reinforce_ada(group=4, more=8), np.random.default_rng(0)
+    counts, _ = play(policy, ids, Budget(32 * 800, floor=2), [p] * 800, rng)
+    assert counts.sum(axis=0).max() <= 32
+    assert counts.sum() / 800 == pytest.approx(cost, abs=4 * np.std(counts.sum(axis=0)) / 800**0.5)
+    assert policy.needs.generate == 8
+
+
 def test_reinforce_ada_of_successes_stops_at_the_first_success():
     rates = {"never": 0.0, "half": 0.5, "always": 1.0}
     counts, _ = play(reinforce_ada(quota="positive", seed=0), list(rates), Budget(96, floor=2), rates)
