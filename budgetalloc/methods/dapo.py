@@ -11,7 +11,7 @@ from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
 
 
-@method("in rounds", "paper's formulas")
+@method("in rounds", "released code")
 def dapo(
     *,
     group: Count = 8,

@@ -24,7 +24,8 @@ def greso(
     """GRESO (arXiv 2506.02177): skipped with probability 1 - p_e^z after z visits in a row without
     variance.
 
-    Constants from the released code, which counts runs of easy and hard visits separately, by mean
+    The gate alone: the released code also discards groups without variance and generates on.
+    Constants from that code, which counts runs of easy and hard visits separately, by mean
     rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
 
     Prompts that passed at their last visit have one p_e, prompts that failed another. After each

@@ -22,8 +22,8 @@ def pilot_commit(
     """Pilot-Commit (arXiv 2605.26606): a pilot of 4, then up to 16 for the largest r (1-r) of the
     pilots' means r.
 
-    The paper's rule; the released code commits at random to pilot means in [0.125, 0.75], from a
-    buffer. The paper's pilots are 16 of 64 and 32 of 128; our default group is smaller.
+    The paper's rule; the released script for the 4B model commits at random to pilot means in
+    [0.125, 0.75], from a buffer. The paper's pilots are 16 of 64 and 32 of 128; our default group is smaller.
 
     Args:
         pilot, group: Rollouts of a pilot, and of a prompt that is committed to, pilot included.
