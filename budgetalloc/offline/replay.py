@@ -19,7 +19,7 @@ __all__ = ["Replay"]
 _Ints = NDArray[np.int64]
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
-_PRIOR = 0.5  # Jeffreys' prior of the model; benchmarks/learning/replay.py compares it with others
+_PRIOR = 0.5  # Jeffreys' prior of the model
 
 
 class Replay:

@@ -22,7 +22,6 @@ from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
-from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.checkpoints import (
     PolicyState,
     newest_complete_or_error,
@@ -225,7 +224,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             generate=generate,
             reuse=self.reuse,
             trackers=self.trackers,
-            watch=UnseenPromptsWarning(),
         )
 
         @wraps(generate)

@@ -7,7 +7,6 @@ from typing import Any
 from budgetalloc.contrib.stored_responses import Reuse
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
-from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.trackers import Trackers
 
 __all__ = ["Rows", "Training"]
@@ -26,4 +25,3 @@ class Training:
     generate: Callable[[Rows], dict[str, Any]]
     reuse: Reuse | None
     trackers: Trackers | None
-    watch: UnseenPromptsWarning

@@ -18,13 +18,6 @@ def test_pools_have_the_sizes_and_share_no_prompt_with_the_held_out():
     assert not {row["prompt_id"] for row in rows} & {row["prompt_id"] for row in held}
 
 
-def test_solved_and_slow_ask_for_different_operations_of_one_letter():
-    assert env.answer("d2041=") == "4210"  # sorted down
-    assert env.answer("d1042=") == "0421"  # rotated left
-    assert skills.answer("d1042=") == "4210"
-    assert env.answer("m1042=") == skills.answer("m1042=") == "2153"
-
-
 def test_the_reward_is_the_answer_and_a_coin_where_nothing_can_be_learned():
     reward = env.make_reward(0)
     ids = [skills.prompt_id(text) for text in ("d2041=", "d1042=", "d1042=")]
