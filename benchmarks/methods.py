@@ -33,14 +33,12 @@ TIMES = ("milliseconds", "candidates")
 # The name of a method in the learning benchmark, if it differs.
 LEARNED_AS = {"thompson": "thompson_group"}
 LEFT_OUT = (
-    "KRPO (arXiv 2505.07527): its baseline is the state of a one-dimensional Kalman filter that runs over the rewards "
-    "of a group, started anew for each group (`billhhh/KRPO_LLMs_RL@df1ae2b9`). The state includes the rollout's own "
-    "reward, which biases the gradient. It also depends on the order of the rows: two equal rollouts of a group get "
-    "different advantages.\n\n"
-    "Trees: [`Trees`](docs/trees.md) follows AEPO (arXiv 2510.14545), TreePO (2508.17445), the schedule of LATR "
-    "(2510.24302) and the points of BranchGRPO (2509.06040). Tree-GRPO (2509.21240) draws branching points of complete "
-    "rollouts, whose number depends on what follows them, which biases the gradient. TRACE (2606.11119) needs a model "
-    "of success by prefix."
+    "KRPO (arXiv 2505.07527): its baseline is the state of a Kalman filter over the rewards of a group. It includes "
+    "the rollout's own reward, which biases the gradient, and depends on the order of the rows.\n\n"
+    "Trees: [`Trees`](docs/api/trl.md#trees-of-rollouts) follows AEPO (arXiv 2510.14545), TreePO (2508.17445), the "
+    "schedule of LATR (2510.24302) and the points of BranchGRPO (2509.06040). The branching points of Tree-GRPO "
+    "(2509.21240) depend on what follows them, which biases the gradient. TRACE (2606.11119) needs a model of success "
+    "by prefix."
 )
 
 
@@ -127,30 +125,29 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "# Methods",
         "",
         f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: the rule "
-        "of each, its source, what it asks of a trainer, and [how it learned](#learning). To choose one, read "
-        "[Choose a policy](docs/choose.md). p is a prompt's pass rate, n its number of rollouts.",
+        "of each, its source, and [how it learned](#learning). Their docstrings ([reference](docs/api/published.md)) "
+        "say what was guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass "
+        "rate, n its number of rollouts.",
         "",
         "- **Source**, and what the implementation was checked against, the most reliable first. "
         + " ".join(f"*{name.capitalize()}*: {meaning}" for name, meaning in MEANINGS.items()),
-        "- **Asks of a trainer**: the arguments of `Needs` that differ from plain GRPO. *rounds*: a step generates "
-        "more than once. *baseline policy*: the policy computes the baseline (`Policy.expect`).",
         "- **Graded success** (partial credit, a reward model): where a rule has p (1-p) as the variance of the "
         "reward, the variance of the prompt's successes takes its place. A prompt that always earns 0.5 is then known, "
         "not mixed. Rules about passing and failing use only the mean success: "
         + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates)
         + ".",
-        "- **Starves**: the rule may never give a prompt rollouts again.",
+        "- *Starves*: the rule may never give a prompt rollouts again.",
         f"- **Time**: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts is decided in {min(times):.1f} to "
         f"{max(times):.1f} ms, and among {CANDIDATES:,} candidates in {min(candidates):.0f} to "
         f"{max(candidates):.0f} ms.",
     ]
     for decides, what in SECTIONS.items():
-        titles = ("method", "rule", "source", "asks of a trainer", "note")
+        titles = ("method", "rule", "source")
         lines += ["", f"## {decides.capitalize()}", "", what, "", _row(titles), _row(["---"] * len(titles))]
         for method in (method for method in METHODS if method.decides == decides):
             source = method.source if method.source == method.checked else f"{method.source}; {method.checked}"
-            note = " ".join(filter(None, [method.note, "Starves." if method.starves else ""]))
-            lines.append(_row([f"`{method.name}`", method.formula, source, method.asks(), note]))
+            rule = f"{method.formula}. *Starves*" if method.starves else method.formula
+            lines.append(_row([f"`{method.name}`", rule, source]))
     return "\n".join([*lines, *learning(measured), "", "## Left out", "", LEFT_OUT]) + "\n"
 
 
@@ -165,10 +162,9 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
         "",
         "## Learning",
         "",
-        "Mean held-out success over a run less that of uniform groups of the best size, for the same number of "
-        "rollouts and tuned learning rates, averaged over the [mixes of tasks](benchmarks/learning/README.md) that the "
-        "method was run on (95 % interval over seeds). The ranking is that of a tiny model and may differ for yours. "
-        "Methods without a row were not run.",
+        "Mean held-out success over a run less that of uniform groups of the best size, averaged over the [mixes of "
+        "tasks](benchmarks/learning/README.md) that the method was run on (95 % interval over seeds). The ranking is "
+        "that of a tiny model and may differ for yours. Methods without a row were not run.",
         "",
         _row(("method", "mean success less uniform's", "runs")),
         _row(["---"] * 3),

@@ -39,10 +39,9 @@ def remember(policy: ba.Policy, ids: Sequence[Id], steps: int = 100) -> None:
     history = {
         "step": steps,
         "ids": [ids[at] for at in seen.tolist()],
-        "evidence": np.stack([successes, 4 - successes], axis=1),
-        "graded": np.zeros(seen.size),
+        "evidence": np.stack([successes, 4 - successes, np.zeros(seen.size)], axis=1),
         "last": rng.integers(0, steps, seen.size),
-        "met": seen.size,
+        "seen_before": seen.size,
     }
     policy.load_state_dict(policy.state_dict() | history)
 

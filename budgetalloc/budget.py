@@ -1,6 +1,5 @@
 """The budget of a training step, and the group sizes allowed."""
 
-import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,15 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.errors import (
-    MOST,
-    BudgetError,
-    InputError,
-    check_integer,
-    check_type,
-    is_number,
-    shown,
-)
+from budgetalloc.errors import MOST, BudgetError, check_integer, check_type, is_number, shown
 
 __all__ = ["DEFAULT", "Budget", "IntArray", "check_budget", "rollouts_alone"]
 
@@ -65,81 +56,67 @@ class Budget:
     quotas: Mapping[Hashable, tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
-        for name, lowest in (
-            ("rollouts", 1),
-            ("floor", 0),
-            ("cap", 1),
-            ("quantum", 1),
-            ("min_group", 1),
-        ):
+        lowest = {"rollouts": 1, "floor": 0, "cap": 1, "quantum": 1, "min_group": 1}
+        for name, low in lowest.items():
             value = getattr(self, name)
-            if value is None and name != "quantum":
-                continue
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, np.integer))
-                or value < lowest
-            ):
-                raise BudgetError(
-                    f"Budget({name}={shown(value)}): {name} must be an integer of at least "
-                    f"{lowest}."
-                )
-            if value > MOST:
-                raise BudgetError(
-                    f"Budget({name}={shown(value)}): {name} must be an integer of at most {MOST}."
-                )
-            object.__setattr__(self, name, int(value))  # a NumPy integer could overflow in products
-        if self.rollouts is None and self.tokens is None:
-            raise BudgetError(
-                "Budget(rollouts=None): nothing limits the step. Give rollouts=, tokens= or both."
-            )
+            if value is not None or name == "quantum":
+                number = _integer(value, low)
+                if number is None:
+                    what = f"{name} must be an integer from {low} to {MOST}."
+                    raise _refused(what, **{name: value})
+                object.__setattr__(self, name, number)  # a NumPy integer could overflow
         if self.tokens is not None and not (is_number(self.tokens) and self.tokens > 0):
-            raise BudgetError(
-                f"Budget(tokens={shown(self.tokens)}): tokens must be positive and finite."
-            )
+            raise _refused("tokens must be positive and finite.", tokens=self.tokens)
+        if self.rollouts is None and self.tokens is None:
+            what = "nothing limits the step. Give rollouts=, tokens= or both."
+            raise _refused(what, rollouts=None)
         if self.rollouts is None and self.cap is None:
-            raise BudgetError(
-                "Budget(rollouts=None, cap=None): a budget in tokens needs cap=, such as cap=64."
+            what = "a budget in tokens needs cap=, such as cap=64."
+            raise _refused(what, rollouts=None, cap=None)
+        if self.rollouts is not None and self._whole(self.rollouts) < self.rollouts:
+            below, quantum = self._whole(self.rollouts), self.quantum
+            near = f"{below} or {below + quantum}" if below else f"{quantum}"
+            raise _refused(
+                f"{self.rollouts} is not a multiple of {quantum}. Use rollouts={near}.",
+                rollouts=self.rollouts,
+                quantum=quantum,
             )
-        if self.rollouts is not None and self.rollouts % self.quantum:
-            below = self.rollouts // self.quantum * self.quantum
-            fits = _divisor(self.rollouts, self.quantum)
-            near = (
-                f"rollouts={below} or {below + self.quantum}"
-                if below
-                else f"rollouts={self.quantum}"
+        if 0 < self.fewest < self._least:
+            raise _refused(
+                f"every prompt would get {self.floor}, but a group has at least {self._least}. Use "
+                f"floor=0, floor={self._least} or min_group={self.floor}.",
+                floor=self.floor,
+                min_group=self._least,
             )
-            raise BudgetError(
-                f"Budget(rollouts={self.rollouts}, quantum={self.quantum}): {self.rollouts} is not "
-                "a multiple of "
-                f"{self.quantum}. Use {near}, or quantum={fits}."
-            )
-        least = self._least
-        if 0 < self.fewest < least:
-            raise BudgetError(
-                f"Budget(floor={self.floor}, min_group={least}): every prompt would get "
-                f"{self.floor}, but a "
-                f"group has at least {least}. Use floor=0, floor={least} or min_group={self.floor}."
-            )
-        if self.cap is not None and self.cap // self.quantum * self.quantum < self.smallest_group:
-            raise BudgetError(
-                f"Budget(cap={self.cap}, floor={self.fewest}, min_group={least}, "
-                f"quantum={self.quantum}): the "
-                f"smallest group has {self.smallest_group} rollouts. Use cap={self.smallest_group} "
-                "or more."
+        if self.cap is not None and self._whole(self.cap) < self.smallest_group:
+            raise _refused(
+                f"the smallest group has {self.smallest_group} rollouts. Use "
+                f"cap={self.smallest_group} or more.",
+                cap=self.cap,
+                floor=self.fewest,
+                min_group=self._least,
+                quantum=self.quantum,
             )
         if self.quotas is not None and not isinstance(self.quotas, Mapping):
-            raise BudgetError(
-                f"Budget(quotas={shown(self.quotas)}): give a mapping such as "
-                f"{{'math': (256, 512)}}."
-            )
+            raise _refused("give a mapping such as {'math': (256, 512)}.", quotas=self.quotas)
         for domain, quota in (self.quotas or {}).items():
-            if not _is_quota(quota):
-                raise BudgetError(
-                    f"Budget(quotas={{{domain!r}: {shown(quota)}}}): give 0 <= fewest <= most, two "
-                    f"integers of at most "
-                    f"{MOST}, such as {{{domain!r}: (256, 512)}}."
+            pair = quota if isinstance(quota, (tuple, list)) and len(quota) == 2 else (None, None)
+            fewest, most = (_integer(x, 0) for x in pair)
+            if fewest is None or most is None or fewest > most:
+                raise _refused(
+                    f"give 0 <= fewest <= most, two integers of at most {MOST}, such as "
+                    f"{{{domain!r}: (256, 512)}}.",
+                    quotas={domain: quota},
                 )
+
+    def _whole(self, rollouts: int) -> int:
+        """The largest multiple of the quantum that is not above this number."""
+        return rollouts // self.quantum * self.quantum
+
+    @property
+    def _least(self) -> int:
+        """`min_group` or its default."""
+        return DEFAULT if self.min_group is None else self.min_group
 
     @property
     def fewest(self) -> int:
@@ -148,43 +125,29 @@ class Budget:
         return max(DEFAULT, self.min_group or 0) if self.floor is None else self.floor
 
     @property
-    def _least(self) -> int:
-        """`min_group` or its default."""
-        return DEFAULT if self.min_group is None else self.min_group
-
-    @property
     def smallest_group(self) -> int:
         """Rollouts of the smallest group that is not empty."""
-        return -(-max(self.fewest, self._least, 1) // self.quantum) * self.quantum
+        return -self._whole(-max(self.fewest, self._least, 1))
 
     @property
     def largest_group(self) -> int:
         """Rollouts of the largest group."""
-        limits = [
-            x // self.quantum * self.quantum for x in (self.cap, self.rollouts) if x is not None
-        ]
-        return int(min(limits))
+        return min(self._whole(x) for x in (self.cap, self.rollouts) if x is not None)
 
     @property
     def counts(self) -> int:
         """The number of counts in `grid`."""
-        return max((self.largest_group - self.smallest_group) // self.quantum + 1, 0) + (
-            self.fewest == 0
-        )
+        groups = (self.largest_group - self.smallest_group) // self.quantum + 1
+        return max(groups, 0) + (self.fewest == 0)
 
     def grid(self, limit: int | None = None) -> IntArray:
         """The counts that a prompt may have, ascending, up to `limit`, shape (N,). If `floor` is 0,
         the first is 0."""
-        top = (
-            self.largest_group
-            if limit is None
-            else min(check_integer("limit", limit, 0), self.largest_group)
-        )
+        top = self.largest_group
+        if limit is not None:
+            top = min(check_integer("limit", limit, 0), top)
         if (top - self.smallest_group) // self.quantum > _MOST_COUNTS:
-            raise BudgetError(
-                f"{self}: it allows counts up to {top}, too many to list. Use a smaller cap or "
-                "limit."
-            )
+            raise BudgetError(f"{self}: counts up to {top} are too many to list. Use a lower cap.")
         counts_N = np.arange(self.smallest_group, top + 1, self.quantum, dtype=np.int64)
         return np.concatenate([[0], counts_N]) if self.fewest == 0 else counts_N
 
@@ -194,34 +157,31 @@ class Budget:
         num_prompts = check_integer("num_prompts", num_prompts, 1)
         if self.rollouts is None:
             return
-        low, total = self.smallest_group, int(self.rollouts)
-        high = total if self.cap is None else self.cap // self.quantum * self.quantum
+        low, total, least = self.smallest_group, self.rollouts, self._least
+        high = total if self.cap is None else self._whole(self.cap)
         if self.fewest and num_prompts * low > total:
-            most = total // num_prompts // self.quantum * self.quantum
-            least = self._least
-            lower = f"floor={most} (with min_group={most})" if 0 < most < least else f"floor={most}"
-            smallest = -(-least // self.quantum) * self.quantum
-            ways = [lower] if most else []
-            ways += ["floor=0"] if _adds_up(total, smallest, high) else []
+            most = self._whole(total // num_prompts)
+            ways = [f"floor={most}"] if most else []
+            if 0 < most < least:
+                ways = [f"floor={most} (with min_group={most})"]
+            ways += ["floor=0"] if _adds_up(total, -self._whole(-least), high) else []
             ways += [f"rollouts={num_prompts * low}"]
             raise BudgetError(
                 f"{self}: {num_prompts} prompts at floor={self.fewest} need {num_prompts * low} "
-                "rollouts. "
-                f"Use {' or '.join(ways)}."
+                f"rollouts. Use {' or '.join(ways)}."
             )
         if num_prompts * high < total:
-            enough = -(-total // num_prompts // self.quantum) * self.quantum
             raise BudgetError(
                 f"{self}: {num_prompts} prompts at cap={self.cap} can take only "
-                f"{num_prompts * high} rollouts. "
-                f"Use cap={enough} or rollouts={num_prompts * high}."
+                f"{num_prompts * high} rollouts. Use cap={-self._whole(-total // num_prompts)} or "
+                f"rollouts={num_prompts * high}."
             )
         if not self.fewest and not _adds_up(total, low, high):
             groups = total // low
+            near = f"{groups * high} or {(groups + 1) * low}" if groups else f"{low}"
             raise BudgetError(
-                f"{self}: no set of groups of {low} to {high} rollouts adds up to {total}. "
-                f"Use rollouts={f'{groups * high} or ' if groups else ''}{(groups + 1) * low}, or "
-                "another cap."
+                f"{self}: no set of groups of {low} to {high} rollouts adds up to {total}. Use "
+                f"rollouts={near}, or another cap."
             )
 
 
@@ -236,23 +196,16 @@ def rollouts_alone(budget: Budget) -> int | None:
     return budget.rollouts if budget.tokens is None and budget.quotas is None else None
 
 
-def _is_quota(quota: Any) -> bool:
-    """Whether this is (fewest, most), two integers in ascending order."""
-    if not isinstance(quota, (tuple, list)) or len(quota) != 2:
-        return False
-    try:
-        fewest, most = (check_integer("quotas", x, 0) for x in quota)
-    except InputError:
-        return False
-    return fewest <= most
+def _refused(what: str, **settings: Any) -> BudgetError:
+    """The error about these settings; the first is the argument that is refused."""
+    given = ", ".join(f"{name}={shown(value)}" for name, value in settings.items())
+    return BudgetError(f"Budget({given}): {what}", argument=next(iter(settings)))
 
 
-def _divisor(total: int, most: int) -> int:
-    """The largest divisor of `total` that is at most `most`."""
-    small = np.arange(1, math.isqrt(total) + 1)
-    small = small[total % small == 0]
-    divisors = np.concatenate([small, total // small])
-    return int(divisors[divisors <= most].max())
+def _integer(value: Any, low: int) -> int | None:
+    """The value as an int if it is one from `low` to `MOST`."""
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return int(value) if is_integer and low <= value <= MOST else None
 
 
 def _adds_up(total: int, low: int, high: int) -> bool:

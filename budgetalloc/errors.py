@@ -6,6 +6,7 @@ Each error is also a standard exception, therefore `except ValueError` works too
 import difflib
 import importlib
 import math
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -42,10 +43,8 @@ MOST = 2**40
 
 
 def printable(text: str) -> str:
-    r"""The text without control characters, because names of files, columns and ids may hold
-    terminal escape codes.
-
-    Newlines and tabs are kept. All other non-printable characters are escaped as in `repr`.
+    r"""The text with control characters escaped, because names of files, columns and ids may hold
+    terminal escape codes. Newlines and tabs are kept.
 
     >>> printable("a\x1b[2J\u202e中")
     'a\\x1b[2J\\u202e中'
@@ -57,32 +56,64 @@ def printable(text: str) -> str:
     )
 
 
+def shown(value: Any) -> str:
+    """The `repr` of a value for an error text, truncated if it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # an int with more digits than Python prints, or a broken __repr__
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:99]} ..."
+
+
 class BudgetallocError(Exception):
     """The base of all errors of budgetalloc. Its text has no control characters.
 
     Args:
-        texts: What is wrong, and what to do instead.
+        text: What is wrong, and what to do instead.
         argument: The name of the argument that is refused, if it is one.
-
-    >>> InputError("group=0: use an integer of at least 1.", argument="group").argument
-    'group'
     """
 
-    def __init__(self, *texts: object, argument: str | None = None) -> None:
-        super().__init__(*(printable(text) if isinstance(text, str) else text for text in texts))
+    def __init__(self, *text: object, argument: str | None = None) -> None:
+        super().__init__(*(printable(part) if isinstance(part, str) else part for part in text))
         self.argument = argument
+
+
+class InputError(BudgetallocError, ValueError):
+    """An argument of the wrong shape, range or type.
+
+    Args:
+        name: The name of the argument, and perhaps the entry that is wrong, such as "ids_P[3]".
+        advice: What is wrong, or what to give instead. Left out if `name` is the whole text.
+        value: The value, if the text should show it.
+
+    >>> error = InputError("group", "use an integer of at least 1.", 0)
+    >>> str(error), error.argument
+    ('group=0: use an integer of at least 1.', 'group')
+    >>> str(InputError("ids_P[3]", "is empty: give a name."))
+    'ids_P[3] is empty: give a name.'
+    """
+
+    def __init__(
+        self, name: str, advice: str = "", /, *value: object, argument: str | None = None
+    ) -> None:
+        if advice:
+            argument = re.split(r"[\[=]", name)[0]
+            name += "".join(f"={shown(x)}:" for x in value) + f" {advice}"
+        super().__init__(name, argument=argument)
 
 
 class BudgetError(BudgetallocError, ValueError):
     """A budget that cannot be spent. The text names the bound that fails and a feasible value."""
 
-
-class InputError(BudgetallocError, ValueError):
-    """An argument of the wrong shape, range or type."""
+    def __init__(self, *text: object, argument: str = "budget") -> None:
+        super().__init__(*text, argument=argument)
 
 
 class StateError(BudgetallocError, ValueError):
     """A saved state that does not fit the object it is loaded into."""
+
+    def __init__(self, *text: object, argument: str = "state") -> None:
+        super().__init__(*text, argument=argument)
 
 
 class UnsupportedError(BudgetallocError, NotImplementedError):
@@ -91,17 +122,13 @@ class UnsupportedError(BudgetallocError, NotImplementedError):
 
 
 def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
-    """Imports an optional library. If it is missing, raises `UnsupportedError`, which says how to
-    install it.
+    """Imports an optional library, or raises `UnsupportedError`, which says how to install it.
 
     Args:
         library: The module, such as "ray" or "pyarrow.parquet".
         needed_for: What needs it.
         extra: The extra of budgetalloc that installs it.
         more: What to do instead, as the end of the text.
-
-    >>> imported("math", "counting", "logs").floor(1.5)
-    1
     """
     try:
         return importlib.import_module(library)
@@ -113,30 +140,13 @@ def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
 
 
 def installing(extra: str) -> str:
-    """How to install an extra of budgetalloc, from an index or in a clone.
-
-    >>> installing("ray")
-    "pip install 'budgetalloc[ray]', or in a clone of the repository pip install '.[ray]'"
-    """
-    return f"pip install 'budgetalloc[{extra}]', or in a clone of the repository pip install '.[{extra}]'"
-
-
-def shown(value: Any) -> str:
-    """The `repr` of a value for an error text, truncated if it is long.
-
-    >>> shown([0.5] * 100)
-    '[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 ...'
-    """
-    try:
-        text = repr(value)
-    except Exception:  # an int with more digits than Python prints, or a broken __repr__
-        return f"an object of type {type(value).__name__}"
-    return text if len(text) <= 200 else f"{text[:99]} ..."
+    """How to install an extra of budgetalloc, from an index or in a clone."""
+    end = f"[{extra}]'"
+    return f"pip install 'budgetalloc{end}, or in a clone of the repository pip install '.{end}"
 
 
 def nearest(word: object, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown word: a suggestion of the nearest known word, or a
-    full stop.
+    """The end of a sentence about an unknown word: the nearest known word, or a full stop.
 
     >>> nearest("knapsak", ["uniform", "knapsack"]), nearest("zzz", ["uniform", "knapsack"])
     (', did you mean knapsack?', '.')
@@ -154,12 +164,9 @@ def check_integer(name: str, value: Any, low: int, high: int = MOST) -> int:
     """
     is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_integer or not low <= value <= high:
-        allowed = (
-            f"of at least {low}"
-            if high == MOST and (not is_integer or value < low)
-            else f"from {low} to {high}"
-        )
-        raise InputError(f"{name}={shown(value)}: use an integer {allowed}.", argument=name)
+        no_limit = high == MOST and (not is_integer or value < low)
+        allowed = f"of at least {low}" if no_limit else f"from {low} to {high}"
+        raise InputError(name, f"use an integer {allowed}.", value)
     return int(value)
 
 
@@ -190,47 +197,40 @@ def check_number(
     if not is_number(value) or not low <= value <= high or value in without:
         left = "(" if low in without or low == -math.inf else "["
         right = ")" if high in without or high == math.inf else "]"
-        raise InputError(
-            f"{name}={shown(value)}: use a number in {left}{low:g}, {high:g}{right}.", argument=name
-        )
+        raise InputError(name, f"use a number in {left}{low:g}, {high:g}{right}.", value)
     return float(value)
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raises `InputError` unless the value is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
-        raise InputError(f"{name}={shown(value)}: use one of {allowed}.", argument=name)
+        raise InputError(name, f"use one of {allowed}.", value)
 
 
 def check_flag(name: str, value: Any) -> bool:
     """The value as a bool. Raises `InputError` for anything but True and False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name}={shown(value)}: use True or False.", argument=name)
+        raise InputError(name, "use True or False.", value)
     return bool(value)
 
 
 def check_function(name: str, value: Any, what: str) -> None:
-    """Raises `InputError` unless the value is callable. `what` describes its arguments and
-    result."""
+    """Raises `InputError` unless the value is callable. `what` describes its arguments."""
     if not callable(value):
-        raise InputError(f"{name}={shown(value)}: give a function {what}.", argument=name)
+        raise InputError(name, f"give a function {what}.", value)
 
 
 def check_type(name: str, value: Any, kind: type | tuple[type, ...], what: str) -> None:
-    """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give
-    instead."""
+    """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give."""
     if not isinstance(value, kind):
-        raise InputError(
-            f"{name}={shown(value)} is of type {type(value).__name__}: give {what}.", argument=name
-        )
+        kind_of = type(value).__name__
+        raise InputError(f"{name}={shown(value)}", f"is of type {kind_of}: give {what}.")
 
 
 def check_rng(rng: Any) -> None:
     """Raises `InputError` unless this is a random number generator."""
     if isinstance(rng, type) or not callable(getattr(rng, "random", None)):
-        raise InputError(
-            f"rng={shown(rng)}: give a generator such as np.random.default_rng(0).", argument="rng"
-        )
+        raise InputError("rng", "give a generator such as np.random.default_rng(0).", rng)
 
 
 def check_list(name: str, values: Any, what: str) -> list[Any]:
@@ -244,7 +244,7 @@ def check_list(name: str, values: Any, what: str) -> list[Any]:
             raise TypeError
         return list(values)
     except TypeError as error:  # numbers, None, arrays of no dimension
-        raise InputError(f"{name}={shown(values)}: give {what}.", argument=name) from error
+        raise InputError(name, f"give {what}.", values) from error
 
 
 def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDArray[np.float64]:
@@ -260,12 +260,9 @@ def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDAr
     try:
         array = np.asarray(values)
         text = array.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in array.flat)
-        if (
-            array.dtype.kind not in "biufO"
-            or text
-            or isinstance(values, (bytes, bytearray, memoryview, dict))
-        ):
+        no_list = isinstance(values, (bytes, bytearray, memoryview, dict))
+        if array.dtype.kind not in "biufO" or text or no_list:
             raise TypeError(f"not numbers, but {array.dtype}")
         return array.astype(np.float64, copy=copy)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{name}={shown(values)}: give {what}.", argument=name) from error
+        raise InputError(name, f"give {what}.", values) from error

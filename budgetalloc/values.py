@@ -73,9 +73,8 @@ def variance(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """
     check_belief(belief)
     counts = check_counts(counts_N, len(belief)).astype(np.float64)
-    return (
-        belief.moment(1, 1) * belief.spread_P * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]
-    ).T
+    variance_P = belief.moment(1, 1) * belief.spread_P
+    return (variance_P * (1.0 - 1.0 / np.maximum(counts, 1.0))[:, None]).T
 
 
 def success_gain(belief: Belief, counts_N: ArrayLike) -> FloatArray:

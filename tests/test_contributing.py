@@ -3,7 +3,6 @@
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import budgetalloc as ba
@@ -30,6 +29,11 @@ def relapse():
     return names["relapse"]
 
 
+def test_the_worked_example_is_short():
+    code = example("import numpy as np\n    import budgetalloc as ba\n    from budgetalloc.beliefs.memory")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 20
+
+
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
 def test_the_worked_example_keeps_the_rules(relapse, check):
     check(relapse)
@@ -48,12 +52,3 @@ def test_the_decision_in_rounds_runs():
     assert step.request().tolist() == [2, 2]
     step.observe(["a", "a", "b", "b"], [1, 0, 1, 1])
     assert step.request().tolist() == [2, 0]
-
-
-def test_the_world_with_a_known_answer_tells_the_example_from_uniform(relapse):
-    names = {"relapse": relapse, "testing": testing, "ba": ba, "np": np}
-    exec(example("def test_relapse_finds_what_is_mixed():"), names)
-    names["test_relapse_finds_what_is_mixed"]()
-    names["relapse"] = ba.uniform
-    with pytest.raises(AssertionError):
-        names["test_relapse_finds_what_is_mixed"]()

@@ -1,9 +1,12 @@
-"""Checks of single arguments."""
+"""Checks of single arguments, and what an error carries."""
+
+import pickle
 
 import numpy as np
 import pytest
 
-from budgetalloc.errors import InputError, check_choice, check_integer, check_number, nearest
+from budgetalloc import Budget
+from budgetalloc.errors import BudgetError, InputError, StateError, check_choice, check_integer, check_number, nearest
 
 
 @pytest.mark.parametrize("value", [0, 9, 2.0, True, None, "3", float("nan")])
@@ -35,3 +38,24 @@ def test_nearest_names_nothing_that_is_far():
     assert nearest("floors", ["rollouts", "floor"]) == ", did you mean floor?"
     assert nearest("zzz", ["rollouts", "floor"]) == "."
     assert nearest(None, []) == "."
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "argument"),
+    [
+        (InputError("ids_P[3]", "is empty: give a name."), "ids_P[3] is empty: give a name.", "ids_P"),
+        (InputError("success='x'", "is unknown."), "success='x' is unknown.", "success"),
+        (InputError("cap", "use an integer.", "\x1b[2J"), r"cap='\x1b[2J': use an integer.", "cap"),
+        (BudgetError("the budget"), "the budget", "budget"),
+        (StateError("the state"), "the state", "state"),
+    ],
+)
+def test_an_error_carries_its_argument_also_to_another_process(error, text, argument):
+    for each in (error, pickle.loads(pickle.dumps(error))):  # noqa: S301
+        assert (type(each), str(each), each.argument) == (type(error), text, argument)
+
+
+def test_a_budget_is_refused_by_the_name_of_its_setting():
+    with pytest.raises(BudgetError) as caught:
+        Budget(rollouts=8, floor=-1)
+    assert caught.value.argument == "floor"

@@ -1,4 +1,4 @@
-"""What pages name can be reached and typed, and their tables are what the scripts of the benchmarks print."""
+"""The README is short and says what is measured; every name that a document mentions as `ba.x` can be reached."""
 
 import importlib
 import os
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import budgetalloc as ba
-from budgetalloc.cli.parser import parser
 from budgetalloc.methods.table import published
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +36,11 @@ def resolved(name: str) -> object:
     return owner
 
 
+def test_names_are_found_in_text():
+    text = "`ba.report(x)`, budgetalloc.trl.Foo; not numba.jit, x/ba.y, budgetalloc.yaml, ba.1 or budgetalloc_state.npz"
+    assert mentioned(text) == {"report", "trl.Foo"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_name_on_a_page_can_be_reached(page):
@@ -58,31 +62,145 @@ def test_a_module_that_is_imported_late_is_an_attribute_and_listed(name):
     assert name in dir(ba)
 
 
+def test_the_readme_s_names_of_modules_need_no_import_of_their_own():
+    for name in ("report", "testing", "policies", "offline", "cli"):
+        assert getattr(ba, name).__doc__, name
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ba.nothing
 
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+# The figures of README and docs/, which are those of the tables that the scripts write.
+
+
+def read(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+README, EVIDENCE, BENCHMARK = read("README.md"), read("docs/evidence.md"), read("benchmarks/learning/README.md")
+
+
+def table(text, heading):
+    """The cells of the first table after a heading, without its own heading."""
+    lines = text[text.index(heading) :].splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("|"))
+    end = next(at for at in range(first, len(lines) + 1) if at == len(lines) or not lines[at].startswith("|"))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[first + 2 : end]]
+
+
+def columns(text, heading, *wanted):
+    """The cells of these columns of the first table after a heading, a tuple a row."""
+    lines = text[text.index(heading) :].splitlines()
+    names = [cell.strip() for cell in next(line for line in lines if line.startswith("|")).strip("|").split("|")]
+    return [tuple(row[names.index(name)] for name in wanted) for row in table(text, heading)]
 
 
 @pytest.mark.slow
 def test_the_pages_are_what_the_scripts_print():
-    """README, docs/ and the evidence: all tables, and the sentences that count higher, lower and neither."""
+    """The evidence and the benchmarks: all tables, and the sentences that count higher, lower and neither."""
     command, environment = [sys.executable, "benchmarks/learning/pages.py", "--check"], {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, check=False)
     assert (done.returncode, done.stdout) == (0, ""), f"{done.stdout}{done.stderr}run benchmarks/learning/pages.py"
 
 
+def fewer(share):
+    """A share of the rollouts as the README says it.
+
+    >>> fewer("0.70")
+    30
+    """
+    return 100 - round(100 * float(share))
+
+
+def section(heading):
+    return EVIDENCE.partition(f"## {heading}")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    ("heading", "row"), [("Twelve mixes of tasks", "twelve mixes"), ("Three generations a step", "the same with")]
+)
+def test_the_first_rows_of_the_readme_are_counted_in_the_evidence(heading, row):
+    text = section(heading)
+    (share,) = re.findall(r"final success\*\*: (\S+) ", text)
+    higher, lower = re.search(r"the run\*\*: higher on (\d+) .*?Lower on (\d+)", text).groups()
+    said = next(line for line in README.splitlines() if line.startswith(f"| {row}")).lower()
+    assert f"{fewer(share)} % fewer rollouts" in said
+    assert re.search(rf"higher on {higher}, lower on {lower}\b", said)
+    for page in (README, EVIDENCE):
+        assert f"with {fewer(share)} % fewer" in " ".join(page.partition("\n## ")[0].split())
+
+
+def test_the_rows_of_larger_models_are_those_of_the_evidence():
+    scale = read("benchmarks/scale/README.md")
+    shares = sorted(share.split()[0] for (share,) in columns(scale, "## One language", "share"))
+    assert f"{fewer(shares[-1])} to {fewer(shares[0])} % fewer rollouts, no trend" in README
+    assert f"after {shares[0]} to {shares[-1]} of uniform's rollouts" in section("Larger models")
+    ten = dict(columns(EVIDENCE, "## Larger models", "", "prompts met ten times"))
+    share, coverage = ten["rollouts to uniform's final success"], ten["coverage at the end (pass@8)"]
+    said = f"{fewer(share.split()[0])} % fewer rollouts, but coverage (pass@8) fell by {coverage.split()[0][1:]} "
+    assert said in README
+
+
+def test_figures_in_sentences_are_those_of_the_tables():
+    """Those that `pages.py` does not write: after new runs they are read again."""
+    gains = dict(columns(EVIDENCE, "## Twelve mixes", "mix", "difference (95 % interval)"))
+    choose = " ".join(read("docs/choose.md").split())
+    assert gains["hard_once"].replace("(", "(95 % interval ") in choose
+    mean, coverage = re.search(r"mean \+(\S+) .*pass@64 \+(\S+) ", section("Three generations a step")).groups()
+    assert f"the mean is {mean} higher, and pass@64 {coverage}" in choose
+    graded = sorted(cell.split()[0] for (cell,) in columns(BENCHMARK, "## Graded", "mean less uniform's"))
+    assert f"Higher on 3 of 3, by {graded[0][1:]} to {graded[-1][1:]}" in section("Other questions")
+    ((scheduled,),) = columns(BENCHMARK, "## Rewards on a schedule", "mean less uniform's")
+    assert f"No difference was seen: {scheduled}" in section("Other questions")
+    arms = dict(columns(read("benchmarks/peer/README.md"), "# Comparison", "arm", "end"))
+    ends = [arms[name] for name in ("trl-cgrpo, grid to 8", "GRPO", "budgetalloc")]
+    assert "Ends at {}, plain GRPO at {}, `adaptive()` at {}".format(*ends) in section("Other questions")
+
+
+@pytest.mark.slow
+def test_where_the_gain_comes_from_is_told_with_figures_that_a_script_prints():
+    command, environment = (
+        [sys.executable, "benchmarks/learning/with_features.py", "--parts"],
+        os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    printed = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    parts = re.search(r"mean less uniform's \|[ |]*\+(\S+) \| \+(\S+) \| \+(\S+)", printed).groups()
+    told = re.findall(r"(0\.\d+)(?= with (?:the choice|the baseline|both))", " ".join(EVIDENCE.split()))
+    assert told == list(parts)
+
+
+def test_seconds_of_long_prompts_are_those_that_were_measured():
+    lines = [line.split()[1:] for line in read("benchmarks/README.md").splitlines() if re.match(r"on +\d", line)]
+    took = {(int(prompt), int(group)): float(ms) for prompt, answer, group, ms, *_ in lines if answer == "16"}
+    long = re.search(r"768 tokens took (\d+) ms a rollout alone and (\d+) ms in groups of 8", README).groups()
+    assert [float(ms) for ms in long] == [round(took[768, 1]), round(took[768, 8])]
+    for prompt, *cells in table(EVIDENCE, "## Are fewer rollouts less time?"):
+        assert cells == [f"{took[int(prompt.split()[0]), group]:.2f} ms" for group in (1, 8)]
+
+
+def test_the_readme_s_links_lead_to_files():
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README)
+    assert len(targets) > 12
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
 def test_what_the_readme_tells_to_type_exists():
     rules = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"\bmake ([a-z]+)\b", README)) <= set(rules)
-    commands = next(x for x in parser()._actions if x.dest == "command").choices
-    assert set(re.findall(r"`budgetalloc (\w+)", README)) <= set(commands)
+    assert README.index("make demo") < README.index("make test")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"]) - {"dev", "docs"}
-    assert extras == set(re.findall(r"\[(\w+)\]['`]", README))
+    assert extras == set(re.findall(r"\[(\w+)\]['`]", read("docs/start.md")))
     assert f"one of {published()} in [METHODS.md]" in README
+
+
+def test_four_lines_attach_the_callback():
+    code = README[README.index("    from budgetalloc.trl import") :].split("\n\n## ")[0]
+    lines = [line.strip() for line in code.splitlines() if line.strip()]
+    assert len(lines) == 4
+    compile("\n".join(lines), "README.md", "exec")
 
 
 def test_versions_agree():

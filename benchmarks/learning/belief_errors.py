@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import budgetalloc as ba
-from budgetalloc.beliefs.interface import Estimator
+from budgetalloc.beliefs.estimator import Estimator
 
 RECORDED = Path(__file__).with_name("recorded")
 RATES = {"many_wrong": 4.5e-4, "hard_wrong": 4.5e-4, "growing": 2e-4}  # those of adaptive(); of other mixes 3e-4

@@ -10,7 +10,7 @@ for METHODS.md.
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import with_features
@@ -19,34 +19,48 @@ from table import HERE, Row
 from verdict import rivals, verdict
 
 ROOT = HERE.parents[1]
-EVIDENCE = "benchmarks/learning/README.md"
-CHOOSE, GRADED = "docs/choose.md", "## Several rewards, or a reward model"
+BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
+RATES = 0, 3, 6, 10, 11  # columns of the long table that the table for readers lacks
+MEANS = 0, 3, 4, 7, 9, 10  # means and differences
+SIZES = 0, 1, 4, 7, 9, 10, 11
+ROUNDS = 0, 4, 5, 6  # columns that compare with the default
 
 
 def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
     """The path of a page, the heading of a section, and the tables and sentences that belong there."""
-    long, short = verdict(rows, "adaptive"), verdict(rows, "adaptive", short=True)
-    yield EVIDENCE, "## Does the default help or hurt?", long
-    yield "README.md", "## Does it help?", short
-    graded = verdict(read(folder / "graded.jsonl"), "adaptive")
-    yield EVIDENCE, "## Graded rewards", graded
-    for page, heading, text in (("docs/helps.md", "## Can it do harm?", short), (CHOOSE, GRADED, graded)):
-        yield page, heading, "\n".join(line for line in text.splitlines() if not line.startswith("|"))
-    changing = verdict(read(folder / "scheduled.jsonl"), "adaptive")
-    yield (
-        EVIDENCE,
-        "## Rewards on a schedule",
-        "\n".join(line for line in changing.splitlines() if line.startswith("|")),
-    )
-    yield EVIDENCE, "## Published methods", rivals(rows, "adaptive")
+    yield EVIDENCE, "## Twelve mixes of tasks", verdict(rows, "adaptive", short=True)
+    long = verdict(rows, "adaptive")
+    left_out = [line for line in long.splitlines() if line.startswith("- **Left out**")]
+    yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, RATES), "", *left_out])
+    for file, heading in (("graded", "## Graded rewards"), ("scheduled", "## Rewards on a schedule")):
+        yield BENCHMARK, heading, table(verdict(read(folder / f"{file}.jsonl"), "adaptive"), MEANS)
+    yield BENCHMARK, "## Published methods", rivals(rows, "adaptive")
     sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
-    by_size = "\n".join(line for line in verdict(sizes, "adaptive").splitlines() if line.startswith("|"))
-    yield "benchmarks/scale/README.md", "## One language at four sizes", by_size
+    yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "adaptive"), SIZES)
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
     given = rows, rounds, "adaptive_3"
-    text = [*with_features.lines(*given), "", with_features.over_mixes(*given), *counted[:3]]
-    yield EVIDENCE, "## Three generations a step", "\n".join(text)
+    heading = "## Three generations a step"
+    yield BENCHMARK, heading, table("\n".join(with_features.lines(*given)), ROUNDS)
+    yield EVIDENCE, heading, "\n".join([with_features.over_mixes(*given), *counted[:3]])
+
+
+def table(text: str, columns: Sequence[int]) -> str:
+    """The table of a text, with these columns only.
+
+    >>> print(table("Of it:\\n| a | b | c |\\n|---|---|---|\\n| 1 | 2 | 3 |\\n- more", (0, 2)))
+    | a | c |
+    |---|---|
+    | 1 | 3 |
+    """
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("|---"):
+            lines.append("|---" * len(columns) + "|")
+        elif line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            lines.append(f"| {' | '.join(cells[at] for at in columns)} |")
+    return "\n".join(lines)
 
 
 def replaced(page: str, heading: str, text: str) -> str:

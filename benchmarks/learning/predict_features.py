@@ -19,7 +19,7 @@ import numpy as np
 from predict import DATA, LOG, Floats, Ints, Log, brier, log_likelihood, mean_over_prompts, read, sweeps
 
 import budgetalloc as ba
-from budgetalloc.beliefs.interface import Estimator
+from budgetalloc.beliefs.estimator import Estimator
 
 TEXTS = "dsr_sub_prompts.jsonl.gz"
 VISITS = {"first": (0, 1), "1 to 4 before": (1, 5), "5 to 14": (5, 15), "15 to 49": (15, 50)}

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from run import ROLLOUTS, best_rates, mean_success, read
 
-from budgetalloc.offline.curves import share_reached
-from budgetalloc.offline.intervals import interval, stratified_interval
+from budgetalloc.offline.intervals import interval, share_reached, stratified_interval
 
 Row = dict[str, Any]  # a run, as `run.py` writes it
 Curve = NDArray[np.float64]  # success at each point of the grid

@@ -36,8 +36,7 @@ from table import (
     with_interval,
 )
 
-from budgetalloc.offline.curves import share_reached
-from budgetalloc.offline.intervals import interval
+from budgetalloc.offline.intervals import interval, share_reached
 
 MEASURES = "mean", "pass@64"
 HEAD = (

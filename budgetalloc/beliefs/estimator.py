@@ -1,26 +1,148 @@
-"""The estimator: learns the belief about each prompt from its rewards."""
+"""Estimators keep the belief about each prompt and learn from rewards. `BetaEstimator` counts each
+prompt's own history."""
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.blocks import blocks
-from budgetalloc.beliefs.cold_start import KEPT, with_first_visit_prior
-from budgetalloc.beliefs.graded_success import spread
-from budgetalloc.beliefs.ids import Id, check_ids
-from budgetalloc.beliefs.interface import Estimator, summed
-from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
-from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
-from budgetalloc.beliefs.state import arrays_in, check_state, distinct_ids, reading
+from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.pool import rows_to_read
+from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
+from budgetalloc.beliefs.rewards import check_rewards
+from budgetalloc.beliefs.state import Stateful, Table, check_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, StateError, check_number, is_number, shown
 
-__all__ = ["STATE_VERSION", "BetaEstimator"]
+__all__ = ["BetaEstimator", "Estimator", "spread", "summed"]
 
-STATE_VERSION = 2
+_KEPT = 0.9  # share of earlier first visits that is kept at a step with first visits
+
+
+def summed(ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], FloatArray]:
+    """The prompts that have a success, and the evidence about each: its successes, its failures,
+    and the sum of u(1-u) over its successes u, shape (P, 3).
+
+    >>> summed(["a", "b", "a", "c"], [1.0, 0.5, 0.0, None])
+    (['a', 'b'], array([[1.  , 1.  , 0.  ],
+           [0.5 , 0.5 , 0.25]]))
+    """
+    ids = check_ids(ids_R, "ids_R")
+    success = check_rewards(success_R, len(ids), "success_R")
+    scored = ~np.isnan(success)
+    ids_P, group_R = factorize(list(compress(ids, scored.tolist())))
+    u_R = success[scored]
+    successes_P = np.bincount(group_R, u_R)
+    trials_P = np.bincount(group_R, np.ones(len(u_R)))
+    graded_P = np.bincount(group_R, u_R * (1 - u_R))
+    return ids_P, np.column_stack([successes_P, trials_P - successes_P, graded_P])
+
+
+def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> FloatArray:
+    """The variance of successes as a share of p(1-p), in [0, 1]: 1 - n d / (a b) with n = a + b.
+
+    Args:
+        alpha_P, beta_P: a and b, the parameters of the beliefs. The prior in them counts as
+            successes of 0 and 1.
+        graded_P: d, the sums of u(1-u) over the successes u. If they are all 0 or 1, the spread is
+            exactly 1.
+
+    >>> spread(np.array([32.5, 32.5]), np.array([32.5, 32.5]), np.array([0.0, 16.0])).round(3)
+    array([1.   , 0.015])
+    """
+    spread_P, at_K = np.ones(len(graded_P)), np.flatnonzero(graded_P)
+    alpha_K, beta_K = alpha_P[at_K], beta_P[at_K]
+    spread_K = 1.0 - graded_P[at_K] * (alpha_K + beta_K) / (alpha_K * beta_K)
+    spread_P[at_K] = np.clip(spread_K, 0.0, 1.0)
+    return spread_P
+
+
+class Estimator(Stateful, ABC):
+    """Keeps a Beta belief about each prompt's success rate: `BetaEstimator` and
+    `TrackingEstimator`."""
+
+    saved: ClassVar[Sequence[str]] = ("step", "_prompts")
+    step: int
+    """Number of steps that have ended."""
+    prior_now: tuple[float, float]
+    """Pseudo-successes and pseudo-failures of the prior of a prompt without features, in the
+    current step."""
+    _prompts: Table  # with the step of the last visit in the column "last"
+    _format: str  # of the state
+
+    def __len__(self) -> int:
+        """Number of prompts seen at least once."""
+        return len(self._prompts)
+
+    def ids(self) -> list[Id]:
+        """The prompts seen at least once."""
+        return list(self._prompts.ids)
+
+    def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
+        """Which prompts were never seen, shape (P,). Their belief is the prior."""
+        return self._prompts.find(ids_P) < 0
+
+    @abstractmethod
+    def belief(self, ids_P: Iterable[Any]) -> Beta:
+        """The current belief about these prompts, shape (P,); ids may repeat, for example one id
+        per rollout."""
+
+    @abstractmethod
+    def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
+        """Pseudo-successes and pseudo-failures of the prior that each prompt's belief contains,
+        shape (P,) each."""
+
+    @abstractmethod
+    def baseline_belief(
+        self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
+    ) -> Beta:
+        """The belief about each rollout's prompt for a baseline, shape (R,). It does not depend on
+        the prompt's own rollouts in this step, but may have learned from those of other prompts.
+        Call it before the step is observed.
+
+        Args:
+            ids_G: The prompts of the step.
+            group_R: The index in `ids_G` of each rollout's prompt, shape (R,).
+            success_R: Successes of the step in [0, 1], NaN for none, shape (R,).
+            prior_share: The share of its mass that a fixed prior keeps (`variance.prior_share`).
+        """
+
+    @abstractmethod
+    def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
+        """Adds successes, one per rollout, to the current step. NaN and None are no evidence.
+        `tick` ends the step.
+
+        Args:
+            ids_R: The prompt of each rollout, shape (R,).
+            success_R: Successes in [0, 1], shape (R,).
+        """
+
+    @abstractmethod
+    def tick(self) -> None:
+        """Ends the current step."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"beliefs": self._format} | super().state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_state(state)
+        saved = state.get("beliefs")
+        if not isinstance(saved, str) or saved != self._format:
+            raise StateError(
+                f"The state holds beliefs={shown(saved)}, expected "
+                f"{self._format!r}: it was written by another estimator or another version of "
+                "budgetalloc. Load it into the policy that wrote it."
+            )
+        super().load_state_dict(state)
+
+    def check_restored(self) -> None:
+        if (self._prompts["last"] > self.step).any():
+            raise InputError(f"visits outside steps 0 to {self.step}")
 
 
 class BetaEstimator(Estimator):
@@ -58,56 +180,44 @@ class BetaEstimator(Estimator):
     array([False,  True])
     """
 
+    saved = (*Estimator.saved, "first_visits", "_seen_before")
+    _format = "beta 3"
+
     def __init__(
         self, *, prior: tuple[float, float] = (0.5, 0.5), discount: float = 1.0, idle: float = 1.0
     ) -> None:
-        if not _is_pair(prior):
-            raise InputError(
-                f"prior={shown(prior)}: give two positive numbers, such as (0.5, 0.5)."
-            )
+        is_pair = isinstance(prior, (tuple, list, np.ndarray)) and len(prior) == 2
+        if not is_pair or not all(is_number(x) and x > 0 for x in prior):
+            raise InputError("prior", "give two positive numbers, such as (0.5, 0.5).", prior)
         self.prior = (float(prior[0]), float(prior[1]))
         self.discount = check_number("discount", discount, 0, 1)
         self.idle = check_number("idle", idle, 0, 1, without=(0,))
         self.step = 0
-        # discounted successes and rollouts, for `with_first_visit_prior`
-        self.first_visits = (0.0, 0.0)
-        # prompts seen before the current step; later prompts are on their first visit
-        self._seen_before = 0
         self.prior_now = self.prior
-        self._index = Index()
-        self._successes_P: FloatArray = np.zeros(0)  # discounted, at the last visit
-        self._failures_P: FloatArray = np.zeros(0)
-        # discounted sum of u(1-u), 0 for successes of 0 and 1
-        self._graded_P: FloatArray = np.zeros(0)
-        # step of the last visit, -1 before the first
-        self._last_P: IntArray = np.zeros(0, dtype=np.int64)
+        self.first_visits = (0.0, 0.0)
+        """Successes and rollouts of the first visits of prompts in about the last ten steps."""
+        self._seen_before = 0  # prompts; later ones are on their first visit
+        # Evidence as of `summed`, discounted at the last visit.
+        self._prompts = Table({"evidence": np.zeros(3), "last": 0})
 
     def __repr__(self) -> str:
         return f"BetaEstimator(prior={self.prior!r}, discount={self.discount}, idle={self.idle})"
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
-        """The current belief about these prompts, shape (P,); ids may repeat, for example one id
-        per rollout."""
-        rows_K, at_P = rows_to_read(self._index.find(ids_P), len(self))
+        rows_K, at_P = rows_to_read(self._prompts.find(ids_P), len(self))
         rows = len(self) if isinstance(rows_K, slice) else len(rows_K)
         # The last row is the prior, because an unseen prompt has the place -1.
-        known_K2, graded_K = np.empty((rows + 1, 2)), np.zeros(rows)
+        known_K3 = np.zeros((rows + 1, 3))
         for block in blocks(rows):
-            successes, failures, graded = self._carried(
-                block if isinstance(rows_K, slice) else rows_K[block]
-            )
-            np.add(successes, self.prior_now[0], out=known_K2[block, 0])
-            np.add(failures, self.prior_now[1], out=known_K2[block, 1])
-            if graded.any():
-                graded_K[block] = graded
-        known_K2[-1] = self.prior_now
-        checked = Beta(constant(known_K2[:, 0]), constant(known_K2[:, 1]))
+            at = block if isinstance(rows_K, slice) else rows_K[block]
+            known_K3[block] = self._carried(at)
+        known_K3[:, :2] += self.prior_now
         spread_P = np.broadcast_to(1.0, at_P.size)
-        if graded_K.any():
-            spread_P = spread(checked.alpha_P, checked.beta_P, np.append(graded_K, 0.0)).take(at_P)
+        if known_K3[:, 2].any():
+            spread_P = spread(*known_K3.T).take(at_P)
         # both parameters at once, because each look-up misses the cache
-        of_P2 = known_K2.take(at_P, axis=0)
-        return unchecked(Beta, alpha_P=of_P2[:, 0], beta_P=of_P2[:, 1], spread_P=spread_P)
+        of_P3 = known_K3.take(at_P, axis=0)
+        return unchecked(Beta, alpha_P=of_P3[:, 0], beta_P=of_P3[:, 1], spread_P=spread_P)
 
     def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
         """The prior of each prompt: the same for all."""
@@ -118,142 +228,83 @@ class BetaEstimator(Estimator):
         self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
     ) -> Beta:
         """The belief about each rollout's prompt, with the recent mean success of first visits as
-        the prior's mean (`cold_start.with_first_visit_prior`). Arguments as in `Estimator`."""
+        the prior's mean. Arguments as in `Estimator`.
+
+        In a pool of hard prompts, a prior mean of 1/2 would give nearly every rollout of a cold
+        prompt the advantage -a / (a + b), with Beta(a, b) the prior. The prior's mean therefore
+        becomes (a + S + s) / (a + b + N + n), and its mass is `prior_share` of a + b. S and N are
+        `first_visits`, and s and n the successes and rollouts of the other cold prompts of this
+        step. A prompt's own rollouts are left out, which keeps the baseline independent of them.
+
+        >>> estimator = BetaEstimator()
+        >>> estimator.observe(["a"], [1]); estimator.tick()
+        >>> success_R, group_R = np.array([1.0, 0.0, 1.0]), np.arange(3)
+        >>> estimator.baseline_belief(["x", "y", "a"], group_R, success_R).mean
+        array([0.5       , 0.83333333, 0.8125    ])
+
+        These are 1.5/3, 2.5/3 and (1 + 2.5/4) / 2.
+        """
         belief_R, cold_R = self.belief(ids_G).take(group_R), self.cold(ids_G)[group_R]
-        return with_first_visit_prior(
-            belief_R, self.prior_now, cold_R, success_R, group_R, self.first_visits, prior_share
+        counted_R = cold_R & ~np.isnan(success_R)
+        successes_G = np.bincount(group_R, np.where(counted_R, success_R, 0.0))
+        failures_G = np.bincount(group_R, counted_R) - successes_G
+        seen, trials = self.first_visits
+        passed_R = seen + (successes_G.sum() - successes_G)[group_R]
+        failed_R = trials - seen + (failures_G.sum() - failures_G)[group_R]
+        # below 0 by rounding
+        passed_R, failed_R = np.maximum(passed_R, 0.0), np.maximum(failed_R, 0.0)
+        a, b = self.prior_now
+        share_R = prior_share * (a + b) / (a + b + passed_R + failed_R)
+        return Beta(
+            belief_R.alpha_P - a + share_R * (a + passed_R),
+            belief_R.beta_P - b + share_R * (b + failed_R),
         )
 
-    def _carried(
-        self, at_P: IntArray | slice, share: float = 1.0
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A share of the successes, failures and sums of u(1-u) in these rows, after idle steps."""
-        successes_P, failures_P, graded_P = (
-            self._successes_P[at_P],
-            self._failures_P[at_P],
-            self._graded_P[at_P],
-        )
-        if self.idle < 1:
-            # The step of the visit and the current step are not idle steps.
-            idle_steps_P = np.maximum(self.step - self._last_P[at_P] - 1, 0)
-            longest = int(idle_steps_P.max(initial=0))
-            if longest < idle_steps_P.size:  # fewer powers than prompts
-                kept_P = (share * self.idle ** np.arange(longest + 1))[idle_steps_P]
-            else:
-                kept_P = share * self.idle**idle_steps_P
-            successes_P, failures_P, graded_P = (
-                successes_P * kept_P,
-                failures_P * kept_P,
-                graded_P * kept_P,
-            )
-        elif share < 1:
-            successes_P, failures_P, graded_P = (
-                successes_P * share,
-                failures_P * share,
-                graded_P * share,
-            )
-        return successes_P, failures_P, graded_P
+    def _carried(self, rows: IntArray | slice, share: float = 1.0) -> FloatArray:
+        """A share of the evidence in these rows, after idle steps."""
+        evidence_K3: FloatArray = self._prompts["evidence"][rows]
+        if self.idle == 1:
+            return evidence_K3 * share if share < 1 else evidence_K3
+        # The step of the visit and the current step are not idle steps.
+        steps_K = np.maximum(self.step - self._prompts["last"][rows] - 1, 0)
+        longest = int(steps_K.max(initial=0))
+        if longest < steps_K.size:  # fewer powers than prompts
+            kept_K = (share * self.idle ** np.arange(longest + 1))[steps_K]
+        else:
+            kept_K = share * self.idle**steps_K
+        carried_K3: FloatArray = evidence_K3 * kept_K[:, None]
+        return carried_K3
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        """Adds successes, one per rollout, to the current step. NaN and None are no evidence.
-        `tick` ends the step.
+        """Adds successes to the current step. Arguments as in `Estimator`.
 
         Several calls within one step are one visit: only the first call discounts earlier evidence.
-
-        Args:
-            ids_R: The prompt of each rollout, shape (R,).
-            success_R: Successes in [0, 1], shape (R,).
         """
-        ids_P, successes_P, trials_P, graded_P = summed(ids_R, success_R)
+        ids_P, added_P3 = summed(ids_R, success_R)
         if not ids_P:
             return
-        at_P = self._index.add(ids_P)
-        self._successes_P, self._failures_P, self._graded_P = (
-            with_room(values_P, len(self))
-            for values_P in (self._successes_P, self._failures_P, self._graded_P)
-        )
-        self._last_P = with_room(self._last_P, len(self), -1)
-        returning = at_P[self._last_P[at_P] < self.step]
-        carried_successes, carried_failures, carried_graded = self._carried(
-            returning, self.discount
-        )
-        self._successes_P[returning], self._failures_P[returning] = (
-            carried_successes,
-            carried_failures,
-        )
-        self._graded_P[returning] = carried_graded
-        self._last_P[at_P] = self.step
-        self._successes_P[at_P] += successes_P
-        self._failures_P[at_P] += trials_P - successes_P
-        self._graded_P[at_P] += graded_P
+        at_P = self._prompts.add(ids_P)
+        evidence, last = self._prompts["evidence"], self._prompts["last"]
+        returning = at_P[last[at_P] < self.step]
+        evidence[returning] = self._carried(returning, self.discount)
+        last[at_P] = self.step
+        evidence[at_P] += added_P3
 
     def tick(self) -> None:
-        """Ends the current step."""
         if self._seen_before < len(self):
-            first = slice(self._seen_before, len(self))
-            successes = KEPT * self.first_visits[0] + math.fsum(self._successes_P[first])
-            failures = KEPT * (self.first_visits[1] - self.first_visits[0]) + math.fsum(
-                self._failures_P[first]
-            )
-            self.first_visits, self._seen_before = (successes, successes + failures), len(self)
+            first_P3 = self._prompts["evidence"][self._seen_before :]
+            seen, trials = self.first_visits
+            successes = _KEPT * seen + math.fsum(first_P3[:, 0])
+            failures = _KEPT * (trials - seen) + math.fsum(first_P3[:, 1])
+            self.first_visits = (successes, successes + failures)
+            self._seen_before = len(self)
         self.step += 1
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything learned, without settings. `load_state_dict` restores it to the bit."""
-        n = len(self)
-        return {
-            "version": STATE_VERSION,
-            "step": self.step,
-            "ids": self.ids(),
-            "evidence": np.stack([self._successes_P[:n], self._failures_P[:n]], axis=1),
-            "graded": self._graded_P[:n].copy(),
-            "last": self._last_P[:n].copy(),
-            "earned": list(self.first_visits),
-            "met": self._seen_before,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces what was learned by a saved state.
-
-        Raises:
-            StateError: the state does not fit. Nothing has changed then.
-        """
-        check_state(state)
-        if not np.array_equal(state.get("version", 0), STATE_VERSION):
-            raise StateError(
-                f"The state has version {shown(state.get('version'))}, and this budgetalloc reads "
-                "version "
-                f"{STATE_VERSION} of BetaEstimator: load it with the version and the policy that "
-                "wrote it."
-            )
-        with reading("beliefs"):
-            ids = distinct_ids(state["ids"])
-            shapes = {"evidence": (len(ids), 2), "graded": (len(ids),), "last": (len(ids),)}
-            shapes |= {"step": (), "met": (), "earned": (2,)}
-            saved = arrays_in(state, shapes, whole=("last", "step", "met"))
-            evidence, graded, last, step, met, earned = saved.values()
-            if (evidence < 0).any():
-                raise InputError("negative evidence")
-            # u(1-u) is at most u, and 1 - u
-            if not ((graded >= 0) & (graded <= evidence.min(axis=1) + 1e-6)).all():
-                raise InputError("graded successes that do not fit the evidence")
-            if not (0 <= met <= len(ids) and 0 <= earned[0] <= earned[1]):
-                raise InputError(f"first visits of {met} prompts, {earned}, out of range")
-            if step < 0 or ((last < 0) | (last > step)).any():
-                raise InputError(f"visits outside steps 0 to {step}")
-        self.step, self._seen_before, self.first_visits = (
-            int(step),
-            int(met),
-            (float(earned[0]), float(earned[1])),
-        )
-        self._index = Index(ids)
-        self._successes_P, self._failures_P = evidence.T.copy()
-        self._graded_P, self._last_P = graded, last.astype(np.int64)
-
-
-def _is_pair(prior: Any) -> bool:
-    return (
-        isinstance(prior, (tuple, list, np.ndarray))
-        and len(prior) == 2
-        and all(is_number(x) and x > 0 for x in prior)
-    )
+    def check_restored(self) -> None:
+        super().check_restored()
+        evidence, (seen, trials) = self._prompts["evidence"], self.first_visits
+        # u(1-u) is at most u, and 1 - u
+        if (evidence[:, 2] > evidence[:, :2].min(axis=1) + 1e-6).any():
+            raise InputError("graded successes that do not fit the evidence")
+        if self._seen_before > len(self) or not 0 <= seen <= trials:
+            raise InputError(f"first visits {self.first_visits} of {self._seen_before} prompts")

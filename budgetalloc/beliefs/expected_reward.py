@@ -1,13 +1,13 @@
 """The expected reward of a rollout, in the trainer's units, from its expected success."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
-from budgetalloc.beliefs.state import arrays_in, reading
+from budgetalloc.beliefs.state import Stateful
 from budgetalloc.budget import IntArray
 
 __all__ = ["Line", "Sums", "reward_line"]
@@ -19,7 +19,7 @@ _DOUBT = 0.25  # weight of the slope that is expected before any success
 
 
 @dataclass(frozen=True)
-class Sums:
+class Sums(Stateful):
     """Sums over rollouts of earlier steps with a reward r and a success s, discounted at each step.
 
     Args:
@@ -34,6 +34,8 @@ class Sums:
         lean: The mean advantage in units of its root mean square (`policies.batch_advantages`),
             summed over rollouts.
     """
+
+    saved = ("n", "s", "r", "ss", "sr", "rr", "graded", "within", "pairs", "alike", "lean")
 
     n: Any = 0.0
     s: Any = 0.0
@@ -84,17 +86,12 @@ class Sums:
         """The variance of s over all rollouts of all prompts; 0 without rollouts."""
         return max(float(self.ss / self.n - (self.s / self.n) ** 2), 0.0) if self.n > 0 else 0.0
 
-    def state_dict(self) -> dict[str, float]:
-        """The numbers by name."""
-        return {each.name: float(getattr(self, each.name)) for each in fields(self)}
-
     @classmethod
     def from_state(cls, state: Any) -> "Sums":
         """The sums from the result of `state_dict`. Raises `StateError`."""
-        with reading("sums of rewards"):
-            # 0.3 has no lean
-            sums = arrays_in({"lean": 0.0} | state, {each.name: () for each in fields(cls)})
-            return cls(**{name: float(value) for name, value in sums.items()})
+        sums = cls()
+        sums.load_state_dict(state)
+        return sums
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import check_distinct, check_ids
+from budgetalloc.beliefs.ids import Id, check_distinct, check_ids
 from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
@@ -31,12 +31,10 @@ class Features:
 
     Args:
         ids: The prompts, each once.
-        values_PK: K features of each prompt, shape (P, K), finite. A column that is constant
-            carries no information.
+        values_PK: At most 512 features of each prompt, shape (P, K), finite.
 
     Raises:
-        InputError: an id twice, another shape, a number that is not finite, or more than 512
-            features.
+        InputError: an id twice, another shape, a number that is not finite, or more features.
 
     >>> features = Features(["a", "b"], [[0.0], [3.0]])
     >>> features.of(["b", "unknown", "a"])
@@ -48,18 +46,10 @@ class Features:
     def __init__(self, ids: Iterable[Any], values_PK: ArrayLike) -> None:
         listed = check_ids(ids, "ids")
         check_distinct(listed, "ids")
-        values = check_array("values_PK", values_PK, "a row of numbers for each prompt")
-        if values.ndim != 2 or len(values) != len(listed) or values.shape[1] > _MOST_FEATURES:
-            raise InputError(
-                f"values_PK has shape {values.shape} for {len(listed)} prompts: give one row of at "
-                "most "
-                f"{_MOST_FEATURES} numbers for each prompt."
-            )
-        if not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values).all(axis=1)))
-            raise InputError(
-                f"values_PK of prompt {listed[row]!r} is {shown(values[row])}: give finite numbers."
-            )
+        values = _rows("values_PK", values_PK, listed)
+        if values.shape[1] > _MOST_FEATURES:
+            wrong = f"has shape {values.shape}: give at most {_MOST_FEATURES} features."
+            raise InputError("values_PK", wrong)
         centred = values - values.mean(axis=0)
         norm = float(np.sqrt((centred**2).sum(axis=1).mean())) if centred.size else 0.0
         self._index = Index(list(listed))
@@ -86,9 +76,8 @@ class Features:
     def scored(self, weights_K: FloatArray) -> FloatArray:
         """x . w of every prompt and, at the end, 0 for an unknown one:
         `scored(w)[features.places(ids)]`."""
-        return np.append(self._values_PK @ weights_K.astype(np.float32), np.float32(0)).astype(
-            np.float64
-        )
+        scores_P = self._values_PK @ weights_K.astype(np.float32)
+        return np.append(scores_P, np.float32(0)).astype(np.float64)
 
     def places(self, ids_P: Iterable[Any]) -> IntArray:
         """The place of each prompt in `scored`, -1 if it is unknown."""
@@ -106,9 +95,8 @@ class Features:
         ids = parts[0]._index.ids
         for part in parts[1:]:
             if set(part._index.ids) != set(ids):
-                raise InputError(
-                    f"joined({parts[0]}, {part}): describe the same prompts in each part."
-                )
+                what = "describe the same prompts in each part."
+                raise InputError("parts", what, parts)
         return cls(ids, np.hstack([part.of(ids) for part in parts]))
 
     @classmethod
@@ -125,7 +113,8 @@ class Features:
             texts: The text of each prompt. The first 2,000 characters are read.
             dimensions: Singular vectors to keep, from 1 to 512; fewer if there are fewer prompts.
 
-        >>> Features.of_texts(range(40), ["add 1", "sort b"] * 20, dimensions=1).of([0, 1, 2]).round(2).ravel().tolist()
+        >>> features = Features.of_texts(range(40), ["add 1", "sort b"] * 20, dimensions=1)
+        >>> features.of([0, 1, 2]).round(2).ravel().tolist()
         [-1.0, 1.0, -1.0]
         """
         from scipy import sparse  # only here, because scipy is slow to import
@@ -134,25 +123,17 @@ class Features:
         check_integer("dimensions", dimensions, 1, _MOST_FEATURES)
         listed = check_ids(ids, "ids")
         if len(texts) != len(listed) or not all(isinstance(text, str) for text in texts):
-            raise InputError(
-                f"texts={shown(texts)}: give a text for each of {len(listed)} prompts."
-            )
-        counts, columns = [], []
-        for text in texts:
-            grams = sorted(
-                {zlib.crc32(gram.encode()) % _BUCKETS for gram in _grams(text[:_LONGEST])}
-            )
-            counts.append(len(grams))
-            columns += grams
-        rows = np.repeat(np.arange(len(listed)), counts)
-        table = sparse.csr_matrix(
-            (np.ones(len(rows)), (rows, columns)), shape=(len(listed), _BUCKETS)
-        )
+            raise InputError("texts", f"give a text for each of {len(listed)} prompts.", texts)
+        grams_P = [_grams(text[:_LONGEST]) for text in texts]
+        columns = [column for grams in grams_P for column in grams]
+        rows = np.repeat(np.arange(len(listed)), [len(grams) for grams in grams_P])
+        shape = (len(listed), _BUCKETS)
+        table = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
         prompts_B = np.bincount(columns, minlength=_BUCKETS)
-        told_B = np.log(np.maximum(len(listed), 1) / np.maximum(prompts_B, 1)) * (prompts_B > 1)
+        weight_B = np.log(np.maximum(len(listed), 1) / np.maximum(prompts_B, 1)) * (prompts_B > 1)
         # Equal singular values have no vectors of their own, and a resumed run needs the same ones.
-        told_B *= np.random.default_rng(0).uniform(0.8, 1.2, _BUCKETS)
-        weighted = table @ sparse.diags(told_B)
+        weight_B *= np.random.default_rng(0).uniform(0.8, 1.2, _BUCKETS)
+        weighted = table @ sparse.diags(weight_B)
         norm_P = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
         weighted = sparse.diags(1 / np.maximum(norm_P, 1e-12)) @ weighted
         kept = min(dimensions, min(weighted.shape) - 1)
@@ -160,8 +141,8 @@ class Features:
             return cls(listed, np.zeros((len(listed), 1)))
         left, singular, right = svds(weighted, k=kept, v0=np.ones(min(weighted.shape)))
         largest = singular > 1e-3 * singular.max(initial=0.0)
-        right = right[largest]
-        return cls(listed, np.round((left * singular)[:, largest] * _signs(right), 4))
+        signs_K = _signs(right[largest])
+        return cls(listed, np.round((left * singular)[:, largest] * signs_K, 4))
 
     @classmethod
     def of_vectors(
@@ -176,7 +157,8 @@ class Features:
             dimensions: Components to keep, from 1 to 512; fewer if D or the number of prompts is
                 smaller.
 
-        >>> features = Features.of_vectors(["a", "b", "c"], [[1, 5, 0], [2, 5, 0], [3, 5, 0]], dimensions=1)
+        >>> vectors = [[1, 5, 0], [2, 5, 0], [3, 5, 0]]
+        >>> features = Features.of_vectors(["a", "b", "c"], vectors, dimensions=1)
         >>> features.of(["c", "a"])[:, 0].round(2)
         array([ 1.22, -1.22])
         """
@@ -184,13 +166,7 @@ class Features:
 
         check_integer("dimensions", dimensions, 1, _MOST_FEATURES)
         listed = check_ids(ids, "ids")
-        vectors = check_array("vectors_PD", vectors_PD, "a vector for each prompt")
-        if vectors.ndim != 2 or len(vectors) != len(listed) or not np.isfinite(vectors).all():
-            raise InputError(
-                f"vectors_PD has shape {vectors.shape} for {len(listed)} prompts, or numbers that "
-                "are not finite: give "
-                "one vector of finite numbers for each prompt."
-            )
+        vectors = _rows("vectors_PD", vectors_PD, listed)
         centred = vectors - vectors.mean(axis=0)
         if not centred.any():
             return cls(listed, np.zeros((len(listed), 1)))
@@ -201,30 +177,25 @@ class Features:
 
     @classmethod
     def of_columns(cls, ids: Iterable[Any], columns: Mapping[str, Sequence[Any]]) -> "Features":
-        """Features from columns of a dataset: numbers by their rank, texts and flags as one column
-        per value.
+        """Features from columns of a dataset: numbers by the normal score of their rank, so that
+        unit and outliers do not matter; texts and flags as one column per value.
 
-        A column of numbers enters as the normal score of its rank, so that its unit and its
-        outliers do not matter; a missing number (None or NaN) enters as 0. Known pass rates,
-        lengths, difficulties and domains are such columns. The weight and the sign of each feature
-        are learned.
+        Known pass rates, lengths, difficulties and domains are such columns. A missing number (None
+        or NaN) enters as 0. The weight and the sign of each feature are learned.
 
         Args:
             ids: The prompts, each once.
             columns: Values of each prompt by the name of the column. At most 200 distinct texts a
                 column.
 
-        Raises:
-            InputError: another length, values of another type, or too many distinct texts.
-
-        >>> features = Features.of_columns(["a", "b", "c"], {"pass_rate": [0.1, 0.2, 0.9], "source": ["x", "y", "x"]})
-        >>> features.count
+        >>> columns = {"pass_rate": [0.1, 0.2, 0.9], "source": ["x", "y", "x"]}
+        >>> Features.of_columns(["a", "b", "c"], columns).count
         3
         """
         listed = check_ids(ids, "ids")
         parts = [_of_column(name, list(values), len(listed)) for name, values in columns.items()]
         if not parts:
-            raise InputError("columns={}: name at least one column of the dataset.")
+            raise InputError("columns", "name at least one column of the dataset.", columns)
         return cls(listed, np.column_stack(parts))
 
     @classmethod
@@ -243,10 +214,6 @@ class Features:
             rollouts: The rollouts behind each rate, one number for all prompts or one for each; 0
                 means no rate.
 
-        Raises:
-            InputError: another length, a rate outside [0, 1], or a negative or infinite number of
-                rollouts.
-
         >>> features = Features.of_rates(["a", "b", "c"], [0.75, 0.25, 0.5], rollouts=[4, 4, 64])
         >>> features.of(["a", "b", "c"]).round(2).ravel().tolist()
         [1.22, -1.22, 0.0]
@@ -254,33 +221,42 @@ class Features:
         listed = check_ids(ids, "ids")
         rates_P = check_array("rates", rates, "a rate for each prompt")
         rollouts_P = check_array("rollouts", rollouts, "a number, or one for each prompt")
-        if rates_P.shape != (len(listed),) or rollouts_P.shape not in ((), rates_P.shape):
-            raise InputError(
-                f"rates has shape {rates_P.shape} and rollouts {rollouts_P.shape} for "
-                f"{len(listed)} prompts: give one "
-                "number for each prompt."
-            )
+        for name, given in (("rates", rates_P), ("rollouts", rollouts_P)):
+            if given.shape != (len(listed),) and (name == "rates" or given.ndim):
+                wrong = f"has shape {given.shape} for {len(listed)} prompts: give one number each."
+                raise InputError(name, wrong)
         rollouts_P = np.broadcast_to(rollouts_P, rates_P.shape)
-        if (wrong_P := (rates_P < 0) | (rates_P > 1)).any():
-            at = int(np.argmax(wrong_P))
-            raise InputError(
-                f"rates of prompt {listed[at]!r} is {rates_P[at]:g}: give a rate in [0, 1], or "
-                "None."
-            )
-        if (wrong_P := ~(np.isfinite(rollouts_P) & (rollouts_P >= 0))).any():
-            at = int(np.argmax(wrong_P))
-            raise InputError(
-                f"rollouts of prompt {listed[at]!r} is {rollouts_P[at]:g}: give a finite number >= "
-                "0."
-            )
+        sound_P = np.isfinite(rollouts_P) & (rollouts_P >= 0)
+        _each(
+            "rates", listed, rates_P, ~((rates_P < 0) | (rates_P > 1)), "a rate in [0, 1], or None"
+        )
+        _each("rollouts", listed, rollouts_P, sound_P, "a finite number >= 0")
         known_P = ~np.isnan(rates_P) & (rollouts_P > 0)
         trials_P = np.where(known_P, rollouts_P, 0.0)
         successes_P = trials_P * np.where(known_P, rates_P, 0.0)
         mean = (successes_P.sum() + 0.5) / (trials_P.sum() + 1)
-        odds_P = (successes_P + _SHRINKAGE * mean) / (
-            trials_P - successes_P + _SHRINKAGE * (1 - mean)
-        )
-        return cls(listed, np.column_stack([np.log(odds_P), *([] if known_P.all() else [known_P])]))
+        failures_P = trials_P - successes_P
+        odds_P = (successes_P + _SHRINKAGE * mean) / (failures_P + _SHRINKAGE * (1 - mean))
+        marks = [] if known_P.all() else [known_P]
+        return cls(listed, np.column_stack([np.log(odds_P), *marks]))
+
+
+def _rows(name: str, values_PK: ArrayLike, ids: list[Id]) -> FloatArray:
+    """A row of finite numbers for each prompt, shape (P, K)."""
+    values = check_array(name, values_PK, "a row of numbers for each prompt")
+    if values.ndim != 2 or len(values) != len(ids):
+        wrong = f"has shape {values.shape} for {len(ids)} prompts: give a row of numbers for each."
+        raise InputError(name, wrong)
+    _each(name, ids, values, np.isfinite(values).all(axis=1), "finite numbers")
+    return values
+
+
+def _each(name: str, ids: list[Id], values_P: FloatArray, sound_P: Any, what: str) -> None:
+    """Raises `InputError` with the first prompt whose values are not sound."""
+    if not sound_P.all():
+        at = int(np.argmin(sound_P))
+        wrong = values_P[at].tolist()
+        raise InputError(name, f"of prompt {ids[at]!r} is {shown(wrong)}: give {what}.")
 
 
 def _signs(right_KD: FloatArray) -> FloatArray:
@@ -289,52 +265,46 @@ def _signs(right_KD: FloatArray) -> FloatArray:
     return np.asarray(np.sign(right_KD[np.arange(len(right_KD)), np.abs(right_KD).argmax(axis=1)]))
 
 
-def _grams(text: str) -> set[str]:
-    """N-grams of the characters of a text with marks for its ends, and its words."""
+def _grams(text: str) -> list[int]:
+    """The hashed n-grams of the characters of a text with marks for its ends, and its words."""
     marked = f"\x02{text}\x03"
-    pieces = {marked[at : at + n] for n in _ORDERS for at in range(len(marked) - n + 1)}
-    return pieces | {f"\x01{word}" for word in text.split()}
+    grams = {marked[at : at + n] for n in _ORDERS for at in range(len(marked) - n + 1)}
+    grams |= {f"\x01{word}" for word in text.split()}
+    return sorted({zlib.crc32(gram.encode()) % _BUCKETS for gram in grams})
 
 
 def _of_column(name: str, values: list[Any], prompts: int) -> FloatArray:
     """The features of one column, shape (P, k), each with a standard deviation of about 1."""
+    column = f"columns[{name!r}]"
     if len(values) != prompts:
-        raise InputError(
-            f"columns[{name!r}] has {len(values)} values for {prompts} prompts: give one for each."
-        )
+        raise InputError(column, f"has {len(values)} values for {prompts} prompts: give one each.")
     known = [x for x in values if x is not None]
-    if all(
-        isinstance(x, (int, float, np.integer, np.floating)) and not isinstance(x, bool)
-        for x in known
-    ):
-        numbers = np.array([np.nan if x is None else float(x) for x in values])
-        return _normal_scores(numbers)[:, None]
-    if not all(isinstance(x, (str, bool, np.bool_)) for x in known):
-        raise InputError(
-            f"columns[{name!r}] holds {shown(known[0])}: use a column of numbers, texts or flags."
-        )
+    number, flag = (int, float, np.integer, np.floating), (bool, np.bool_)
+    if all(isinstance(x, number) and not isinstance(x, flag) for x in known):
+        return _normal_scores(np.array([np.nan if x is None else float(x) for x in values]))
+    if not all(isinstance(x, (str, *flag)) for x in known):
+        raise InputError(column, f"holds {shown(known[0])}: use numbers, texts or flags.")
     kinds = sorted({str(x) for x in known})
     if len(kinds) > _MOST_VALUES:
         raise InputError(
-            f"columns[{name!r}] has {len(kinds)} distinct texts, at most {_MOST_VALUES} are "
-            "possible: use a column of "
-            "categories, or the features of the texts."
+            column,
+            f"has {len(kinds)} distinct texts, at most {_MOST_VALUES} are possible: use a column "
+            "of categories, or the features of the texts.",
         )
-    at = {kind: k for k, kind in enumerate(kinds)}
     indicator = np.zeros((prompts, max(len(kinds), 1)))
     for row, value in enumerate(values):
         if value is not None:
-            indicator[row, at[str(value)]] = 1.0
+            indicator[row, kinds.index(str(value))] = 1.0
     return indicator
 
 
 def _normal_scores(numbers_P: FloatArray) -> FloatArray:
-    """The normal quantile of each number's mean rank; equal numbers have equal scores, and missing
-    ones 0."""
+    """The normal quantile of each number's mean rank, shape (P, 1); equal numbers have equal
+    scores, and missing ones 0."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
     scores_P, seen = np.zeros(len(numbers_P)), np.isfinite(numbers_P)
     if seen.any():
         scores_P[seen] = ndtri((rankdata(numbers_P[seen]) - 0.5) / seen.sum())
-    return scores_P
+    return scores_P[:, None]

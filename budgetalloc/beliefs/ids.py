@@ -35,39 +35,34 @@ def check_ids(ids: Iterable[Any], name: str) -> list[Id]:
     [3, 4]
     """
     if isinstance(ids, str):
-        raise InputError(f"{name}={ids!r} is one string: give a list of ids, such as [{ids!r}].")
-    what = "a list of ids, each an int or a str"
-    listed: list[Any] = (
-        ids.tolist()
-        if isinstance(ids, np.ndarray) and ids.ndim == 1
-        else check_list(name, ids, what)
-    )
+        raise InputError(
+            f"{name}={ids!r}", f"is one string: give a list of ids, such as [{ids!r}]."
+        )
+    if isinstance(ids, np.ndarray) and ids.ndim == 1:
+        ids = ids.tolist()
+    listed = check_list(name, ids, "a list of ids, each an int or a str")
     if set(map(type, listed)) <= {int, str}:  # the fast path for the usual case
         return listed
-    return [_plain_id(value, name, at) for at, value in enumerate(listed)]
+    return [_plain_id(value, f"{name}[{at}]") for at, value in enumerate(listed)]
 
 
-def _plain_id(value: Any, name: str, at: int) -> Id:
+def _plain_id(value: Any, name: str) -> Id:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
-    raise InputError(
-        f"{name}[{at}] is {shown(value)} of type {type(value).__name__}: a prompt id is an int or "
-        "a str."
-    )
+    of = f"of type {type(value).__name__}"
+    raise InputError(name, f"is {shown(value)} {of}: a prompt id is an int or a str.")
 
 
 def check_distinct(ids_P: Sequence[Id], name: str) -> None:
     """Raises `InputError` unless there is at least one id and no id is repeated."""
     if not ids_P:
-        raise InputError(f"{name} is empty: give at least one prompt id.")
+        raise InputError(name, "is empty: give at least one prompt id.")
     if len(set(ids_P)) < len(ids_P):
         twice = next(x for x, count in Counter(ids_P).items() if count > 1)
-        raise InputError(
-            f"{name} holds the id {twice!r} twice: give each prompt once, because its count is for "
-            "all its rows."
-        )
+        what = "give each prompt once, because its count is for all its rows."
+        raise InputError(name, f"holds the id {twice!r} twice: {what}")
 
 
 def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
@@ -97,9 +92,8 @@ def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
     try:
         text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=unknown)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"prompt={shown(prompt)}: use text or chat messages, which JSON can hold ({error})."
-        ) from error
+        what = f"use text or chat messages, which JSON can hold ({error})."
+        raise InputError("prompt", what, prompt) from error
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

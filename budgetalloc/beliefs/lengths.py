@@ -7,14 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import check_ids, factorize
-from budgetalloc.beliefs.pool import Index, rows_to_read, with_room
+from budgetalloc.beliefs.pool import rows_to_read
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import arrays_in, distinct_ids, reading
-from budgetalloc.errors import InputError
+from budgetalloc.beliefs.state import Stateful, Table
 
-__all__ = ["KEPT", "Lengths", "expected_tokens"]
+__all__ = ["Lengths", "expected_tokens"]
 
-KEPT = 0.9  # the share of its weight that a rollout keeps at each later rollout of its prompt
+_KEPT = 0.9  # the share of its weight that a rollout keeps at each later rollout of its prompt
 
 
 def expected_tokens(
@@ -32,7 +31,7 @@ def expected_tokens(
         tokens_PK: Sums of their tokens with the same weights, shape (P, 2).
         mean_K: The pool's mean tokens of a success and of a failure, positive, shape (2,).
 
-    >>> expected_tokens([[0, 0], [0, 3]], [[0, 0], [0, 600]], [50, 100])  # failures of 200 tokens, twice the pool's
+    >>> expected_tokens([[0, 0], [0, 3]], [[0, 0], [0, 600]], [50, 100])  # failures of 200 tokens
     (array([50., 90.]), array([100., 195.]))
     """
     weight, tokens, mean = (
@@ -43,10 +42,10 @@ def expected_tokens(
     return expected_PK[:, 0], expected_PK[:, 1]
 
 
-class Lengths:
+class Lengths(Stateful):
     """The tokens of each prompt, and of its successes and its failures.
 
-    About the last ten rollouts of a prompt count (`KEPT`). A graded success u counts as u of a
+    About the last ten rollouts of a prompt count. A graded success u counts as u of a
     success. Any cost of a rollout can stand in place of its tokens.
 
     Args:
@@ -59,16 +58,16 @@ class Lengths:
     (array([7., 5., 6.]), array([193.,  57., 159.]))
     """
 
+    saved = ("_prompts",)
+
     def __init__(self, least: float = 1.0) -> None:
         self.least = least
-        self._index = Index()
-        self._prompt_P: FloatArray = np.zeros(0)
-        self._weight_PK: FloatArray = np.zeros((0, 2))  # K: successes, failures
-        self._tokens_PK: FloatArray = np.zeros((0, 2))
+        both = np.zeros(2)  # of successes, and of failures
+        self._prompts = Table({"prompt": 0.0, "weight": both, "tokens": both})
 
     def __len__(self) -> int:
         """Number of prompts with rollouts."""
-        return len(self._index)
+        return len(self._prompts)
 
     def observe(
         self,
@@ -82,78 +81,45 @@ class Lengths:
         ids, success = check_ids(ids_R, "ids_R"), np.asarray(success_R, dtype=np.float64)
         scored_R = np.flatnonzero(~np.isnan(success))
         ids_V, group_R = factorize([ids[at] for at in scored_R.tolist()])
-        at_V = self._index.add(ids_V)
-        self._prompt_P, self._weight_PK, self._tokens_PK = (
-            with_room(each, len(self))
-            for each in (self._prompt_P, self._weight_PK, self._tokens_PK)
-        )
+        at_V = self._prompts.add(ids_V)
         share_R = success[scored_R]
         length_R = np.maximum(np.asarray(lengths_R, dtype=np.float64)[scored_R], self.least)
-        fading_V = (KEPT ** np.bincount(group_R, minlength=len(ids_V)))[:, None]
-        for sums_PK, each_R in (
-            (self._weight_PK, np.ones(len(length_R))),
-            (self._tokens_PK, length_R),
-        ):
-            kinds = (
-                np.bincount(group_R, each_R * kind_R, len(ids_V))
-                for kind_R in (share_R, 1 - share_R)
+        fading_V = (_KEPT ** np.bincount(group_R, minlength=len(ids_V)))[:, None]
+        for name, each_R in (("weight", np.ones(len(length_R))), ("tokens", length_R)):
+            added_VK = np.column_stack(
+                [
+                    np.bincount(group_R, each_R * share_R, len(ids_V)),
+                    np.bincount(group_R, each_R * (1 - share_R), len(ids_V)),
+                ]
             )
-            sums_PK[at_V] = sums_PK[at_V] * fading_V + np.stack(list(kinds), axis=1)
-        self._prompt_P[at_V[group_R]] = np.maximum(
-            np.asarray(prompt_lengths_R, dtype=np.float64)[scored_R], 1.0
-        )
+            sums_PK = self._prompts[name]
+            sums_PK[at_V] = sums_PK[at_V] * fading_V + added_VK
+        prompt_R = np.asarray(prompt_lengths_R, dtype=np.float64)[scored_R]
+        self._prompts["prompt"][at_V[group_R]] = np.maximum(prompt_R, 1.0)
 
     def expected(self, ids_P: Iterable[Any], rate_P: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Tokens of each prompt, and expected tokens of its next answer; 1 before the first
         rollout. Shape (P,) each.
 
-        Args:
-            ids_P: The prompts, shape (P,).
-            rate_P: Their success rates, in [0, 1], shape (P,).
+        `rate_P` are their success rates, in [0, 1], shape (P,).
         """
-        at_P, known, rate = self._index.find(ids_P), len(self), np.asarray(rate_P)
-        if not known:
+        at_P, rate = self._prompts.find(ids_P), np.asarray(rate_P)
+        if not len(self):
             return np.ones(at_P.size), np.ones(at_P.size)
-        weight_K, tokens_K = (
-            self._weight_PK[:known].sum(axis=0),
-            self._tokens_PK[:known].sum(axis=0),
-        )
+        prompt_P = self._prompts["prompt"]
+        weight_PK, tokens_PK = self._prompts["weight"], self._prompts["tokens"]
+        weight_K, tokens_K = weight_PK.sum(axis=0), tokens_PK.sum(axis=0)
         overall = tokens_K.sum() / weight_K.sum()
         # shrunk to the overall mean with the weight of one rollout
         mean_K = (tokens_K + overall) / (weight_K + 1.0)
-        rows_K, at_P = rows_to_read(at_P, known)
-        cold = np.zeros((1, 2))  # the last row, because an unseen prompt has the place -1
-        weight_PK, tokens_PK = (
-            np.append(each[rows_K], cold, axis=0) for each in (self._weight_PK, self._tokens_PK)
+        rows_K, at_P = rows_to_read(at_P, len(self))
+        # The last row is of no rollouts, because an unseen prompt has the place -1.
+        cold = np.zeros((1, 2))
+        expected = expected_tokens(
+            np.append(weight_PK[rows_K], cold, axis=0),
+            np.append(tokens_PK[rows_K], cold, axis=0),
+            mean_K,
         )
-        success_P, failure_P = (
-            each.take(at_P) for each in expected_tokens(weight_PK, tokens_PK, mean_K)
-        )
-        prompt_P = np.append(self._prompt_P[rows_K], self._prompt_P[:known].mean()).take(at_P)
+        success_P, failure_P = (each.take(at_P) for each in expected)
+        prompt_P = np.append(prompt_P[rows_K], prompt_P.mean()).take(at_P)
         return prompt_P, rate * success_P + (1 - rate) * failure_P
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything learned, under keys that begin with "lengths"."""
-        n = len(self)
-        return {
-            "lengths": {"ids": list(self._index.ids)},
-            "lengths/prompt": self._prompt_P[:n].copy(),
-            "lengths/weight": self._weight_PK[:n].copy(),
-            "lengths/tokens": self._tokens_PK[:n].copy(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()` to the bit. If it does not fit, raises `StateError` and changes
-        nothing."""
-        with reading("lengths of answers"):
-            ids = distinct_ids(state["lengths"]["ids"])
-            shapes = {
-                "lengths/prompt": (len(ids),),
-                "lengths/weight": (len(ids), 2),
-                "lengths/tokens": (len(ids), 2),
-            }
-            arrays = arrays_in(state, shapes).values()
-            if any((array < 0).any() for array in arrays):
-                raise InputError("a negative length or weight")
-        self._index = Index(ids)
-        self._prompt_P, self._weight_PK, self._tokens_PK = arrays

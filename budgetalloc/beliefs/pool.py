@@ -65,9 +65,8 @@ class Index:
         if isinstance(ids, Pool):
             return ids.rows_in(self)
         listed = check_ids(ids, name)
-        return np.fromiter(
-            map(self._row.get, listed, repeat(-1)), dtype=np.int64, count=len(listed)
-        )
+        rows = map(self._row.get, listed, repeat(-1))
+        return np.fromiter(rows, dtype=np.int64, count=len(listed))
 
 
 class _Listed(Index):
@@ -80,11 +79,8 @@ class _Listed(Index):
 
     @cached_property
     def keys(self) -> UInt64Array:
-        key_of = (
-            stable_key
-            if len(self) <= stable_key.cache_parameters()["maxsize"]
-            else stable_key.__wrapped__
-        )
+        known = stable_key.cache_parameters()["maxsize"]
+        key_of = stable_key if len(self) <= known else stable_key.__wrapped__
         return np.fromiter(map(key_of, self.ids), dtype=np.uint64, count=len(self))
 
     def rows_in(self, index: Index) -> IntArray:
@@ -147,11 +143,9 @@ class Pool(Sequence[Id]):
         return len(self._all) if self._at is None else len(self._at)
 
     def __iter__(self) -> Iterator[Id]:
-        return (
-            iter(self._all.ids)
-            if self._at is None
-            else map(self._all.ids.__getitem__, self._at.tolist())
-        )
+        if self._at is None:
+            return iter(self._all.ids)
+        return map(self._all.ids.__getitem__, self._at.tolist())
 
     @overload
     def __getitem__(self, at: int) -> Id: ...
@@ -169,10 +163,9 @@ class Pool(Sequence[Id]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        first = list(self[:20])
-        return (
-            f"Pool({first})" if len(self) <= 20 else f"Pool({first[:3]} and {len(self) - 3:,} more)"
-        )
+        if len(self) <= 20:
+            return f"Pool({list(self)})"
+        return f"Pool({list(self[:3])} and {len(self) - 3:,} more)"
 
     def __reduce__(self) -> tuple[type["Pool"], tuple[list[Id]]]:
         return Pool, (list(self),)  # caches stay in the process

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.blocks import blocks
-from budgetalloc.errors import InputError, check_array, check_integer, check_rng, shown
+from budgetalloc.budget import IntArray
+from budgetalloc.errors import InputError, check_array, check_integer, check_rng
 
 __all__ = [
     "Belief",
@@ -57,10 +58,17 @@ def _check(values: ArrayLike, name: str, high: float) -> FloatArray:
     # False for NaN
     sound = (array > 0) & (array < high) if high == np.inf else (array >= 0) & (array <= high)
     if array.ndim != 1 or not sound.all():
-        bad = shown(values) if array.ndim != 1 else float(array[~sound][0])
         allowed = "positive and finite" if high == np.inf else f"in [0, {high:g}]"
-        raise InputError(f"{name}={bad}: must be one-dimensional and {allowed}.")
+        bad = values if array.ndim != 1 else float(array[~sound][0])
+        raise InputError(name, f"must be one-dimensional and {allowed}.", bad)
     return array
+
+
+def _same_size(name: str, values_P: FloatArray, prompts: int) -> FloatArray:
+    if values_P.size != prompts:
+        wrong = f"has {values_P.size} entries for {prompts} prompts: give one each."
+        raise InputError(name, wrong)
+    return values_P
 
 
 def constant(values_P: FloatArray) -> FloatArray:
@@ -80,12 +88,7 @@ def unchecked(kind: type[T], **columns: FloatArray) -> T:
 def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
     if spread_P is None:
         return np.broadcast_to(1.0, prompts)
-    spread = _check(spread_P, "spread_P", 1.0)
-    if spread.size != prompts:
-        raise InputError(
-            f"spread_P has {spread.size} entries for {prompts} prompts: give one each."
-        )
-    return spread
+    return _same_size("spread_P", _check(spread_P, "spread_P", 1.0), prompts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +96,9 @@ class Beta:
     """Beta(alpha, beta) beliefs about P prompts.
 
     Args:
-        alpha_P: Pseudo-successes, shape (P,), positive.
-        beta_P: Pseudo-failures, shape (P,), positive.
+        alpha_P, beta_P: Pseudo-successes and pseudo-failures, shape (P,) each, positive.
         spread_P: The variance of each prompt's successes as a share of p(1-p), shape (P,), in [0,
-            1]. The default is 1, which holds for successes of 0 and 1. It is 0 for a prompt whose
-            success is always 0.5.
+            1]. It is 1 by default, as for successes of 0 and 1, and 0 if every success is 0.5.
 
     Raises:
         InputError: a parameter is not positive and finite, a spread lies outside [0, 1], or the
@@ -118,11 +119,7 @@ class Beta:
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha_P", _check(self.alpha_P, "alpha_P", np.inf))
         object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", np.inf))
-        if self.alpha_P.shape != self.beta_P.shape:
-            raise InputError(
-                f"alpha_P has {self.alpha_P.size} entries, beta_P {self.beta_P.size}: give one of "
-                "each per prompt."
-            )
+        _same_size("beta_P", self.beta_P, len(self))
         object.__setattr__(self, "spread_P", _spread(self.spread_P, len(self)))
 
     def __len__(self) -> int:
@@ -146,17 +143,11 @@ class Beta:
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """E[p^n], the chance that all of n rollouts succeed, shape (P, N)."""
-        mass_P = self.mass
-        return _products(
-            lambda at, j: (self.alpha_P[at] + j) / (mass_P[at] + j), counts_N, len(self)
-        )
+        return _all_alike(self.alpha_P, self.mass, counts_N)
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """E[(1-p)^n], the chance that all of n rollouts fail, shape (P, N)."""
-        mass_P = self.mass
-        return _products(
-            lambda at, j: (self.beta_P[at] + j) / (mass_P[at] + j), counts_N, len(self)
-        )
+        return _all_alike(self.beta_P, self.mass, counts_N)
 
     def moment(self, i: int, j: int) -> FloatArray:
         """E[p^i (1-p)^j] for small integers i and j, shape (P,).
@@ -186,19 +177,11 @@ class Beta:
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these indices, which may repeat. `take(group_R)` gives one belief per
         rollout."""
-        try:
-            at = np.asarray(index)
-        except ValueError:  # rows of unequal lengths
-            at = np.zeros(1)
-        if at.size == 0 and at.ndim == 1:
-            at = at.astype(np.int64)
-        if at.dtype.kind not in "iu" or at.ndim != 1 or ((at < 0) | (at >= len(self))).any():
-            raise InputError(
-                f"index={shown(index)}: give a list of places from 0 to {len(self) - 1}."
-            )
-        return unchecked(
-            Beta, alpha_P=self.alpha_P[at], beta_P=self.beta_P[at], spread_P=self.spread_P[at]
-        )
+        at = _integers(index)
+        if at is None or ((at < 0) | (at >= len(self))).any():
+            raise InputError("index", f"give a list of places from 0 to {len(self) - 1}.", index)
+        columns = {name: column[at] for name, column in vars(self).items()}
+        return unchecked(Beta, **columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,44 +243,51 @@ class Point:
         return self
 
 
-def check_counts(counts_N: ArrayLike, prompts: int = 1) -> NDArray[np.int64]:
+def _integers(values: ArrayLike) -> IntArray | None:
+    """The values as a list of integers, None if they are none."""
+    try:
+        array = np.atleast_1d(np.asarray(values))
+    except ValueError:  # rows of unequal lengths
+        return None
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        return None
+    return array.astype(np.int64, copy=False)
+
+
+def check_counts(counts_N: ArrayLike, prompts: int = 1) -> IntArray:
     """Counts of rollouts, shape (N,), for which a table of values of this many prompts fits into
     memory.
 
     Raises:
         InputError: a count is not an integer of at least 0, or the table is too large.
     """
-    try:
-        counts = np.atleast_1d(np.asarray(counts_N))
-    except ValueError:  # rows of unequal lengths
-        counts = np.zeros(1)
-    if counts.size == 0 and counts.ndim == 1:
-        return counts.astype(np.int64)
-    if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
-        raise InputError(f"counts_N={shown(counts_N)}: must be a list of non-negative integers.")
-    if int(counts.max()) * max(prompts, 1) > _MOST_CELLS:
-        raise InputError(
-            f"counts_N={shown(counts_N)}: {int(counts.max())} rollouts of {prompts} prompts are "
-            "too many to price. Use "
-            f"counts up to {_MOST_CELLS // max(prompts, 1)}."
-        )
-    return counts.astype(np.int64)
+    counts = _integers(counts_N)
+    if counts is None or (counts < 0).any():
+        raise InputError("counts_N", "must be a list of non-negative integers.", counts_N)
+    most = _MOST_CELLS // max(prompts, 1)
+    if counts.max(initial=0) > most:
+        what = f"too many to price for {prompts} prompts. Use counts up to {most}."
+        raise InputError("counts_N", what, counts_N)
+    return counts
 
 
 def check_belief(belief: Any) -> None:
     """Raises `InputError` unless this is a belief such as a `Beta` or a `Point`."""
-    if isinstance(belief, type) or not all(
-        hasattr(belief, name) for name in ("all_pass", "all_fail", "moment")
-    ):
-        raise InputError(
-            f"belief={shown(belief)}: give a belief, such as ba.Beta([1.0], [1.0]) or "
-            "ba.Point([0.5])."
-        )
+    has = (hasattr(belief, name) for name in ("all_pass", "all_fail", "moment"))
+    if isinstance(belief, type) or not all(has):
+        what = "give a belief, such as ba.Beta([1.0], [1.0]) or ba.Point([0.5])."
+        raise InputError("belief", what, belief)
 
 
 def _check_powers(i: Any, j: Any) -> None:
     check_integer("i", i, 0, _MOST_POWER)
     check_integer("j", j, 0, _MOST_POWER)
+
+
+def _all_alike(first_P: FloatArray, mass_P: FloatArray, counts_N: ArrayLike) -> FloatArray:
+    """The chance that n rollouts of one kind follow each other, (a/m) ((a+1)/(m+1)) ..., shape
+    (P, N)."""
+    return _products(lambda at, j: (first_P[at] + j) / (mass_P[at] + j), counts_N, len(first_P))
 
 
 def _products(

@@ -46,10 +46,11 @@ def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> F
         at = int(np.argmax(outside))
         raise InputError(
             f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], the range that a Beta belief "
-            "needs. Rescale with "
+            "needs. Use "
             "(r - low) / (high - low), or pass the success of each rollout as success_R in "
             "addition to rewards of any "
-            "size. In the TRL callback, pass reward_range=(low, high) or success=."
+            "size. In the TRL callback, pass reward_range=(low, high) or success=.",
+            argument=name,
         )
     return np.clip(rewards, 0.0, 1.0)
 
@@ -81,12 +82,14 @@ def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> Floa
     rewards = check_array(name, rewards_R, "one number, NaN or None for each rollout")
     if rewards.shape != (rows,):
         raise InputError(
-            f"{name} has shape {rewards.shape} for {rows} ids: give one number per rollout."
+            f"{name} has shape {rewards.shape} for {rows} ids: give one number per rollout.",
+            argument=name,
         )
     if np.isinf(rewards).any():
         at = int(np.argmax(np.isinf(rewards)))
         raise InputError(
-            f"{name}[{at}] = {rewards[at]:g}: give a finite number, or NaN or None for no reward."
+            f"{name}[{at}] = {rewards[at]:g}: give a finite number, or NaN or None for no reward.",
+            argument=name,
         )
     return rewards
 

@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.estimator import Estimator, spread, summed
 from budgetalloc.beliefs.features import Features
-from budgetalloc.beliefs.graded_success import spread
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.interface import Estimator, summed
-from budgetalloc.beliefs.pool import Index, with_room
-from budgetalloc.beliefs.posterior import Beta, FloatArray, constant, unchecked
-from budgetalloc.beliefs.regression import fitted, left_out_means, odds_at
-from budgetalloc.beliefs.state import arrays_in, check_state, distinct_ids, reading
+from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
+from budgetalloc.beliefs.state import Table
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError, check_type, shown
+from budgetalloc.errors import InputError, check_type
 
-__all__ = ["MASSES", "NOISES", "TrackingEstimator"]
+__all__ = ["MASSES", "NOISES", "TrackingEstimator", "fitted", "left_out_means"]
 
 NOISES = (0.0, 0.002, 0.01, 0.05, 0.3)
 """Candidates for the variance that a prompt's own log-odds gain per step."""
@@ -27,9 +24,11 @@ MASSES = (0.01, 0.03, 0.1, 0.3, 0.6, 2.0, 6.0, 20.0)
 _START = (2, 4)  # the first noise and mass
 _KEPT = 0.95  # share of the log-likelihoods of candidates that is kept at a step
 _VARIANCE = 4.0  # of each weight before the first rewards
-# variance gained per step by the intercept and by the other weights
-_LEVEL_NOISE, _WEIGHT_NOISE = 0.01, 0.01
-_VERSION = 1
+_WEIGHT_NOISE = 0.01  # variance that each weight gains per step
+_FOLDS = 8
+_NEWTON = 3  # iterations
+_FARTHEST = 3.0  # log-odds by which one iteration moves a prompt at most
+_RAREST = 1e-3  # predicted means lie between this and 1 minus it
 
 
 class TrackingEstimator(Estimator):
@@ -55,10 +54,6 @@ class TrackingEstimator(Estimator):
     Args:
         features: Features of the prompts, or None.
 
-    Raises:
-        InputError: not features; in `observe`, ids and successes of different lengths, or a success
-            outside [0, 1].
-
     >>> estimator = TrackingEstimator()
     >>> for passed in (0, 2, 4, 6, 8):  # of 8, in each of 20 prompts; later, the others are not visited
     ...     seen = range(20) if passed == 0 else range(10)
@@ -67,22 +62,23 @@ class TrackingEstimator(Estimator):
     array([0.9, 1. , 1. ])
     """
 
+    saved = (*Estimator.saved, "_weights_K", "_covariance_KK", "_fit_QM")
+
     def __init__(self, features: Features | None = None) -> None:
         check_type("features", features, (Features, type(None)), "budgetalloc.Features or None")
         self.features = features
         self.step = 0
-        self._index = Index()
-        self._last_P: IntArray = np.zeros(0, dtype=np.int64)  # step of the last visit
         weights = 1 + (0 if features is None else features.count)
+        self._format = f"tracking 2, {weights - 1} features"
         self._weights_K = np.zeros(weights)
         self._covariance_KK = np.eye(weights) * _VARIANCE
         # weights, and the odds that they predict
         self._scores: tuple[FloatArray, FloatArray] | None = None
         self._fit_QM = np.zeros((len(NOISES), len(MASSES)))  # log-likelihoods, fading
-        # Successes, failures and sums of u(1-u) at the last visit, under each candidate for the
-        # noise.
-        self._evidence_Q: list[FloatArray] = [np.zeros((0, 3)) for _ in NOISES]
-        self._odds_P: FloatArray = np.zeros(0)  # predicted odds at the last visit
+        # Evidence as of `summed` at the last visit under each candidate for the noise, and the
+        # odds predicted then.
+        evidence = np.zeros((len(NOISES), 3))
+        self._prompts = Table({"evidence": evidence, "odds": 1.0, "last": 0})
         self._choose()
 
     def __repr__(self) -> str:
@@ -90,17 +86,14 @@ class TrackingEstimator(Estimator):
 
     def _choose(self) -> None:
         """Chooses the noise and the mass with the highest log-likelihood."""
-        best = (
-            int(self._fit_QM.argmax())
-            if self._fit_QM.any()
-            else _START[0] * len(MASSES) + _START[1]
-        )
-        self._noise_at, mass_at = divmod(best, len(MASSES))
+        self._noise_at, mass_at = _START
+        if self._fit_QM.any():
+            self._noise_at, mass_at = divmod(int(self._fit_QM.argmax()), len(MASSES))
         self.mass = MASSES[mass_at]
         """The mass M of a prompt's prior, in rollouts."""
         self.noise = NOISES[self._noise_at]
         """The variance q that a prompt's own log-odds gain per step."""
-        alpha, beta = self._prior(odds_at(self._weights_K[:1]))
+        alpha, beta = self._prior(_odds_at(self._weights_K[:1]))
         self.prior_now = float(alpha[0]), float(beta[0])
 
     def _prior(self, odds_P: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -116,20 +109,18 @@ class TrackingEstimator(Estimator):
     def _odds(self, ids_P: Iterable[Any], prompts: int) -> FloatArray:
         """The predicted odds of these prompts, shape (P,)."""
         if self.features is None:
-            return np.broadcast_to(odds_at(self._weights_K), prompts)
+            return np.broadcast_to(_odds_at(self._weights_K), prompts)
         # once for all prompts and calls of a step
         if self._scores is None or self._scores[0] is not self._weights_K:
             level_P = self._weights_K[0] + self.features.scored(self._weights_K[1:])
-            self._scores = self._weights_K, odds_at(level_P)
+            self._scores = self._weights_K, _odds_at(level_P)
         return self._scores[1][self.features.places(ids_P)]
 
-    def _now(
-        self, rows: IntArray | slice, odds_P: FloatArray, noise_at: int
-    ) -> tuple[FloatArray, ...]:
-        """Successes, failures and sums of u(1-u) of these rows under a noise, at the current step
-        and prediction."""
-        successes_P, failures_P, graded_P = self._evidence_Q[noise_at][rows].T
-        then_P = self._odds_P[rows]
+    def _now(self, rows: IntArray, odds_P: FloatArray, noise_at: int) -> FloatArray:
+        """The evidence of these rows under a noise, at the current step and prediction."""
+        evidence_P3 = self._prompts["evidence"][rows, noise_at]
+        successes_P, failures_P, graded_P = evidence_P3.T
+        then_P = self._prompts["odds"][rows]
         mean_P = then_P / (1 + then_P)
         # posterior odds
         before_P = (self.mass * mean_P + successes_P) / (self.mass * (1 - mean_P) + failures_P)
@@ -137,29 +128,28 @@ class TrackingEstimator(Estimator):
         after_P = before_P * rise_P
         grown_P = (1 + after_P) / (1 + before_P)
         successes_P, failures_P = successes_P * grown_P, failures_P * grown_P / rise_P
+        now_P3 = np.column_stack([successes_P, failures_P, graded_P])
         if noise := NOISES[noise_at]:
-            walked_P = noise * (self.step - self._last_P[rows]) * after_P / (1 + after_P) ** 2
-            kept_P = 1 / (1 + walked_P * (successes_P + failures_P))
-            return successes_P * kept_P, failures_P * kept_P, graded_P * kept_P
-        return successes_P, failures_P, graded_P
+            steps_P = self.step - self._prompts["last"][rows]
+            walked_P = noise * steps_P * after_P / (1 + after_P) ** 2
+            now_P3 *= (1 / (1 + walked_P * (successes_P + failures_P)))[:, None]
+        return now_P3
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         ids = ids_P if hasattr(ids_P, "__len__") else list(ids_P)
-        at_P = self._index.find(ids)
+        at_P = self._prompts.find(ids)
         odds_P = self._odds(ids, len(at_P))
         alpha_P, beta_P = self._prior(odds_P)
-        seen = np.flatnonzero(at_P >= 0)
         spread_P = np.broadcast_to(1.0, len(at_P))
+        seen = np.flatnonzero(at_P >= 0)
         if seen.size:
-            successes_K, failures_K, graded_K = self._now(at_P[seen], odds_P[seen], self._noise_at)
-            alpha_P[seen] += successes_K
-            beta_P[seen] += failures_K
-            if graded_K.any():
+            now_K3 = self._now(at_P[seen], odds_P[seen], self._noise_at)
+            alpha_P[seen] += now_K3[:, 0]
+            beta_P[seen] += now_K3[:, 1]
+            if now_K3[:, 2].any():
                 spread_P = np.ones(len(at_P))
-                spread_P[seen] = spread(alpha_P[seen], beta_P[seen], graded_K)
-        return unchecked(
-            Beta, alpha_P=constant(alpha_P), beta_P=constant(beta_P), spread_P=spread_P
-        )
+                spread_P[seen] = spread(alpha_P[seen], beta_P[seen], now_K3[:, 2])
+        return unchecked(Beta, alpha_P=alpha_P, beta_P=beta_P, spread_P=spread_P)
 
     def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
         ids = list(ids_P)
@@ -180,50 +170,40 @@ class TrackingEstimator(Estimator):
                 belief_G.spread_P,
             )
         scored_R = ~np.isnan(success_R)
-        trials_G: FloatArray = np.bincount(group_R, scored_R, len(ids_G)).astype(np.float64)
-        successes_G: FloatArray = np.bincount(group_R, np.nan_to_num(success_R), len(ids_G)).astype(
-            np.float64
+        trials_G = np.asarray(np.bincount(group_R, scored_R, len(ids_G)), dtype=np.float64)
+        successes_G = np.asarray(
+            np.bincount(group_R, np.nan_to_num(success_R), len(ids_G)), dtype=np.float64
         )
         precision_KK: FloatArray = np.asarray(np.linalg.inv(self._covariance_KK))
         x_GK = self._features(ids_G, len(ids_G))
         mean_G = left_out_means(x_GK, belief_G, successes_G, trials_G, precision_KK)
-        return Beta(belief_G.mass * mean_G, belief_G.mass * (1 - mean_G), belief_G.spread_P).take(
-            group_R
-        )
+        mass_G = belief_G.mass
+        return Beta(mass_G * mean_G, mass_G * (1 - mean_G), belief_G.spread_P).take(group_R)
 
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        ids_P, successes_P, trials_P, graded_P = summed(ids_R, success_R)
+        ids_P, added_P3 = summed(ids_R, success_R)
         if not ids_P:
             return
-        belief_P, at_P = self.belief(ids_P), self._index.find(ids_P)
-        self._compare(ids_P, at_P, successes_P, trials_P)
-        x_PK, before_KK = (
-            self._features(ids_P, len(ids_P)),
-            np.asarray(np.linalg.inv(self._covariance_KK)),
-        )
+        belief_P, at_P = self.belief(ids_P), self._prompts.find(ids_P)
+        self._compare(ids_P, at_P, added_P3)
+        x_PK = self._features(ids_P, len(ids_P))
+        before_KK: FloatArray = np.asarray(np.linalg.inv(self._covariance_KK))
+        successes_P, failures_P, _ = added_P3.T
+        trials_P = np.rint(successes_P + failures_P)
         move_K, precision_KK = fitted(x_PK, belief_P, successes_P, trials_P, before_KK)
         self._weights_K = self._weights_K + move_K
         self._covariance_KK = np.asarray(np.linalg.inv(precision_KK))
 
         odds_P = self._odds(ids_P, len(ids_P))
         seen = np.flatnonzero(at_P >= 0)
-        carried_Q = [np.zeros((len(ids_P), 3)) for _ in NOISES]
-        for q, carried_P3 in enumerate(carried_Q):
-            carried_P3[seen] = np.column_stack(self._now(at_P[seen], odds_P[seen], q))
-            carried_P3 += np.column_stack([successes_P, trials_P - successes_P, graded_P])
-        at_P = self._index.add(ids_P)
-        self._evidence_Q = [with_room(evidence, len(self)) for evidence in self._evidence_Q]
-        self._odds_P, self._last_P = (
-            with_room(self._odds_P, len(self), 1),
-            with_room(self._last_P, len(self), -1),
-        )
-        for evidence_P3, carried_P3 in zip(self._evidence_Q, carried_Q, strict=True):
-            evidence_P3[at_P] = carried_P3
-        self._odds_P[at_P], self._last_P[at_P] = odds_P, self.step
+        after_PQ3 = np.repeat(added_P3[:, None], len(NOISES), axis=1)
+        for q in range(len(NOISES)):
+            after_PQ3[seen, q] += self._now(at_P[seen], odds_P[seen], q)
+        at_P = self._prompts.add(ids_P)
+        for name, after in (("evidence", after_PQ3), ("odds", odds_P), ("last", self.step)):
+            self._prompts[name][at_P] = after
 
-    def _compare(
-        self, ids_P: list[Id], at_P: IntArray, successes_P: FloatArray, trials_P: FloatArray
-    ) -> None:
+    def _compare(self, ids_P: list[Id], at_P: IntArray, added_P3: FloatArray) -> None:
         """Adds the log-likelihood of a step's outcomes under each candidate for the noise and the
         mass."""
         from scipy.special import betaln  # only here, because scipy is slow to import
@@ -233,73 +213,90 @@ class TrackingEstimator(Estimator):
         alpha_PM = (odds_P / (1 + odds_P))[:, None] * np.array(MASSES)
         beta_PM = alpha_PM / odds_P[:, None]
         for q in range(len(NOISES)):
-            s_P, f_P = np.zeros((2, len(ids_P)))
-            s_P[seen], f_P[seen], _ = self._now(at_P[seen], odds_P[seen], q)
-            a_PM, b_PM = alpha_PM + s_P[:, None], beta_PM + f_P[:, None]
-            after_PM = betaln(a_PM + successes_P[:, None], b_PM + (trials_P - successes_P)[:, None])
+            now_P3 = np.zeros((len(ids_P), 3))
+            now_P3[seen] = self._now(at_P[seen], odds_P[seen], q)
+            a_PM, b_PM = alpha_PM + now_P3[:, :1], beta_PM + now_P3[:, 1:2]
+            after_PM = betaln(a_PM + added_P3[:, :1], b_PM + added_P3[:, 1:2])
             self._fit_QM[q] += (after_PM - betaln(a_PM, b_PM)).sum(axis=0)
 
     def tick(self) -> None:
         self.step += 1
         self._fit_QM *= _KEPT
-        noise_K = np.full(len(self._weights_K), _WEIGHT_NOISE)
-        noise_K[0] = _LEVEL_NOISE
-        self._covariance_KK = self._covariance_KK + np.diag(noise_K)
+        self._covariance_KK = self._covariance_KK + np.eye(len(self._weights_K)) * _WEIGHT_NOISE
         self._choose()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything learned, without the features. `load_state_dict` restores it to the bit."""
-        n = len(self)
-        return {
-            "tracking": _VERSION,
-            "step": self.step,
-            "ids": self.ids(),
-            "evidence": np.stack([evidence[:n] for evidence in self._evidence_Q]),
-            "odds": self._odds_P[:n].copy(),
-            "last": self._last_P[:n].copy(),
-            "weights": self._weights_K.copy(),
-            "covariance": self._covariance_KK.copy(),
-            "fit": self._fit_QM.copy(),
-        }
+    def check_restored(self) -> None:
+        super().check_restored()
+        if (self._prompts["odds"] == 0).any():
+            raise InputError("odds=0", argument="odds")
+        self._choose()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces what was learned by a saved state, which must be of an estimator with as many
-        features.
 
-        Raises:
-            StateError: the state does not fit. Nothing has changed then.
-        """
-        check_state(state)
-        if not np.array_equal(state.get("tracking", 0), _VERSION):
-            raise StateError(
-                f"The state has tracking={shown(state.get('tracking'))}, expected {_VERSION}: it "
-                "was written by "
-                "another estimator or another version of budgetalloc. Load it into the policy that "
-                "wrote it."
-            )
-        with reading("beliefs"):
-            ids, k = distinct_ids(state["ids"]), len(self._weights_K)
-            if (features := len(state["weights"]) - 1) != k - 1:
-                raise InputError(f"it has {features} features, and this estimator {k - 1}")
-            shapes = {
-                "evidence": (len(NOISES), len(ids), 3),
-                "odds": (len(ids),),
-                "last": (len(ids),),
-                "step": (),
-            }
-            shapes |= {"weights": (k,), "covariance": (k, k), "fit": self._fit_QM.shape}
-            saved = arrays_in(state, shapes, whole=("last", "step"))
-            evidence, odds, last, step, weights, covariance, fit = saved.values()
-            if (evidence < 0).any() or (odds <= 0).any():
-                raise InputError("negative evidence")
-            if step < 0 or ((last < 0) | (last > step)).any():
-                raise InputError(f"visits outside steps 0 to {step}")
-        self.step, self._index, self._last_P = int(step), Index(ids), last.astype(np.int64)
-        self._evidence_Q = [np.ascontiguousarray(sums_P3) for sums_P3 in evidence]
-        self._odds_P, self._weights_K, self._covariance_KK, self._fit_QM = (
-            odds,
-            weights,
-            covariance,
-            fit,
+def _odds_at(level: FloatArray) -> FloatArray:
+    """The odds p / (1-p) at these log-odds, with p in [0.001, 0.999]."""
+    farthest = np.log((1 - _RAREST) / _RAREST)
+    return np.asarray(np.exp(np.clip(level, -farthest, farthest)))
+
+
+def fitted(
+    features_GK: FloatArray,
+    belief_G: Beta,
+    successes_G: FloatArray,
+    trials_G: FloatArray,
+    precision_KK: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """The update of the regression's weights by the outcomes of a step, and their precision (the
+    inverse of the covariance) after it.
+
+    The log-odds of prompt g rise by x_g . d from the mean of its belief. The move d maximises the
+    log-likelihood of the outcomes minus d' precision d / 2, by Newton's method. Each prompt's
+    log-likelihood is divided by 1 + n / (a + b), because its n outcomes share the error of one
+    belief, Beta(a, b).
+
+    >>> belief = Beta(np.full(100, 5.0), np.full(100, 5.0))
+    >>> successes_G, trials_G = np.full(100, 0.8), np.ones(100)
+    >>> move, _ = fitted(np.ones((100, 1)), belief, successes_G, trials_G, np.eye(1))
+    >>> round(float(move[0]), 2)  # towards log(0.8 / 0.2) = 1.39
+    1.3
+    """
+    share_G = 1 / (1 + trials_G / belief_G.mass)
+    before_G = np.log(belief_G.alpha_P / belief_G.beta_P)
+    move_K = np.zeros(features_GK.shape[1])
+    for _ in range(_NEWTON):
+        p_G = 1 / (1 + np.exp(-np.clip(before_G + features_GK @ move_K, -50, 50)))
+        after_KK = precision_KK + features_GK.T @ (
+            (share_G * trials_G * p_G * (1 - p_G))[:, None] * features_GK
         )
-        self._choose()
+        slope_K = features_GK.T @ (share_G * (successes_G - trials_G * p_G)) - precision_KK @ move_K
+        step_K = np.linalg.solve(after_KK, slope_K)
+        farthest = float(np.abs(features_GK @ step_K).max(initial=0.0))
+        move_K = move_K + step_K * min(1.0, _FARTHEST / max(farthest, 1e-12))
+    return move_K, after_KK
+
+
+def left_out_means(
+    features_GK: FloatArray,
+    belief_G: Beta,
+    successes_G: FloatArray,
+    trials_G: FloatArray,
+    precision_KK: FloatArray,
+) -> FloatArray:
+    """The mean of each belief after the regression has learned from the other prompts of the step,
+    shape (G,).
+
+    The prompts are divided into eight folds. The weights for the prompts of a fold are fitted to
+    those of the others, so that no mean depends on the prompt's own outcomes. Arguments as in
+    `fitted`.
+    """
+    fold_G = np.arange(len(belief_G)) % _FOLDS
+    mean_G = belief_G.mean.copy()
+    for fold in range(min(_FOLDS, len(belief_G))):
+        own, others = np.flatnonzero(fold_G == fold), np.flatnonzero(fold_G != fold)
+        if not others.size:
+            break
+        rest = belief_G.take(others)
+        given = features_GK[others], rest, successes_G[others], trials_G[others]
+        move_K, _ = fitted(*given, precision_KK)
+        odds_K = belief_G.alpha_P[own] / belief_G.beta_P[own] * np.exp(features_GK[own] @ move_K)
+        mean_G[own] = odds_K / (1 + odds_K)
+    return np.clip(mean_G, 1e-4, 1 - 1e-4)

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.logs.ledger import KINDS
-
 __all__ = ["parser"]
 
 _RAW = argparse.RawDescriptionHelpFormatter
@@ -148,8 +146,6 @@ def _reading(add: Callable[..., Any], name: str) -> None:
         "datasets.Dataset, a CSV or JSON lines of rollouts or counts, or a ledger of budgetalloc"
     )
     add("log", type=Path, metavar=name, help=log)
-    kinds = f"the format, if it is not recognised: {', '.join(KINDS)}"
-    add("--kind", choices=(*KINDS, "counts", "dataset"), metavar="KIND", help=kinds)
     add("--step", metavar="COLUMN", help="the column of steps")
     add("--prompt", "--prompt-id", metavar="COLUMN", help="the column that names prompts")
     reward = "the column of the reward; repeatable: the reward is then the weighted sum"

@@ -14,7 +14,7 @@ __all__ = ["bar", "opened"]
 def opened(args: argparse.Namespace, **instead: Any) -> Ledger:
     """Reads the log with the options of the command line; `instead` has values for options that
     were not given."""
-    asked = {name: getattr(args, name) for name in ("kind", "step", "prompt", "success", "length")}
+    asked = {name: getattr(args, name) for name in ("step", "prompt", "success", "length")}
     asked["reward_range"] = args.reward_range and tuple(args.reward_range)
     if args.reward:
         (column, weight), *others = args.reward

@@ -359,7 +359,7 @@ class Costs(Part):
     def state_dict(self) -> dict[str, Any]:
         """The expected lengths or costs, the prices of seconds, the names that were reported, and
         the budget."""
-        state = self.lengths.state_dict()
+        state: dict[str, Any] = {"lengths": self.lengths.state_dict()}
         if isinstance(self.price, Seconds):
             state |= self.price.state_dict()
         if self.prices:
@@ -378,7 +378,7 @@ class Costs(Part):
             return  # nothing was learned, or in another unit
         if isinstance(self.price, Seconds) and "seconds" in state:
             self.price.load_state_dict(state)
-        self.lengths.load_state_dict(state)
+        self.lengths.load_state_dict(state["lengths"])
         known = saved.get("known", ()) if isinstance(saved, dict) else ()
         self._reported = {name for name in self.reports if name in known}
         if self.budget is None or "costs/budget" not in state:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.graded_success import spread
+from budgetalloc.beliefs.estimator import BetaEstimator, spread
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray

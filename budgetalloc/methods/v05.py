@@ -2,14 +2,13 @@
 where not."""
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.state import arrays_in, check_state, reading
 from budgetalloc.errors import InputError
 from budgetalloc.methods.table import Between, Count, Share, method, policy
 from budgetalloc.policies import Policy, Tally, View
@@ -31,10 +30,12 @@ class _PooledEstimator(BetaEstimator):
     """Beliefs whose prior has the mean and the variance of a rate drawn from the beliefs about all
     prompts seen."""
 
+    saved = (*BetaEstimator.saved, "prior_now")
+
     def tick(self) -> None:
         super().tick()
         start = Beta(*np.full((2, _START), 0.5))
-        successes_P, failures_P, _ = self._carried(slice(len(self)))
+        successes_P, failures_P, _ = self._carried(slice(len(self))).T
         seen = Beta(self.prior_now[0] + successes_P, self.prior_now[1] + failures_P)
         mean = math.fsum([*start.mean, *seen.mean]) / (_START + len(seen))
         within = math.fsum([*start.moment(1, 1), *seen.moment(1, 1)]) / (_START + len(seen))
@@ -42,17 +43,10 @@ class _PooledEstimator(BetaEstimator):
         mass = within / (mean * (1 - mean) - within)
         self.prior_now = mean * mass, (1 - mean) * mass
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"prior": list(self.prior_now)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_state(state)
-        with reading("prior of v05"):
-            a, b = arrays_in(state, {"prior": (2,)})["prior"].tolist()
-            if min(a, b) <= 0:
-                raise InputError(f"prior={[a, b]} is not two positive numbers")
-        super().load_state_dict(state)
-        self.prior_now = a, b
+    def check_restored(self) -> None:
+        super().check_restored()
+        if min(self.prior_now) <= 0:
+            raise InputError(f"prior={self.prior_now} is not two positive numbers")
 
 
 @method("in rounds", "a description", of_rates=True)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.estimator import Estimator
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
-from budgetalloc.beliefs.interface import Estimator
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Beta, FloatArray

@@ -20,11 +20,9 @@ class Domains:
 
     Args:
         rows_D: The indices of each domain's prompts, in the order of the quotas.
-        low_D, high_D: Fewest and most rollouts of each domain, by its quota and its prompts,
-            rounded inwards to multiples of the quantum, shape (D,).
-        budget: The budget with the quotas.
+        low_D, high_D: Fewest and most rollouts of each domain, by its quota and its prompts, in
+            multiples of the quantum, shape (D,).
         cap: Most rollouts of a prompt.
-        domains_P: The domain of each prompt.
 
     >>> budget = Budget(rollouts=14, floor=0, cap=8, quotas={"code": (0, 6)})
     >>> domains = Domains.of(["math", "code", "code"], budget)
@@ -50,25 +48,22 @@ class Domains:
                 cannot hold.
         """
         domains = checked(domains_P, budget)
-        quotas, quantum = budget.quotas or {}, budget.quantum
+        quotas, quantum, rollouts = budget.quotas or {}, budget.quantum, int(budget.rollouts or 0)
         cap = budget.largest_group if cap is None else cap
         place = {domain: at for at, domain in enumerate(quotas)}
         place_P = np.fromiter((place.get(x, len(place)) for x in domains), np.int64, len(domains))
         size_D = np.bincount(place_P, minlength=len(place))
         rows_D = np.split(np.argsort(place_P, kind="stable"), np.cumsum(size_D)[:-1])
-        rollouts = int(budget.rollouts or 0)
-        limits = [*quotas.values(), (0, rollouts)][: len(size_D)]
-        fewest_D = np.array([-(-fewest // quantum) * quantum for fewest, _ in limits])
-        most_D = np.array([most // quantum * quantum for _, most in limits])
+        limit_D2 = np.array([*quotas.values(), (0, rollouts)][: len(size_D)]).reshape(-1, 2)
         least_D = size_D * (budget.smallest_group if budget.fewest else 0)
-        low_D = np.maximum(fewest_D, least_D)
-        high_D = np.minimum(np.minimum(most_D, size_D * cap), rollouts)
-        made = cls(rows_D, low_D, high_D, budget, cap, domains)
+        low_D = np.maximum(-(-limit_D2[:, 0] // quantum) * quantum, least_D)
+        high_D = np.minimum(limit_D2[:, 1] // quantum * quantum, size_D * cap)
+        made = cls(rows_D, low_D, np.minimum(high_D, rollouts), budget, cap, domains)
         each_holds = all(
             any(made.fits(at, total) for total in range(low, high + 1, quantum))
-            for at, (low, high) in enumerate(zip(low_D.tolist(), high_D.tolist(), strict=True))
+            for at, (low, high) in enumerate(zip(low_D.tolist(), made.high_D.tolist(), strict=True))
         )
-        if not each_holds or not low_D.sum() <= rollouts <= high_D.sum():
+        if not each_holds or not low_D.sum() <= rollouts <= made.high_D.sum():
             raise BudgetError(why_not(domains, budget, cap))
         return made
 
@@ -92,24 +87,17 @@ class Domains:
         """
         quantum, total = self.budget.quantum, int(self.budget.rollouts or 0) // self.budget.quantum
         wanted = np.asarray(wanted_D, dtype=np.float64) / quantum
-        near_D = np.rint(wanted).astype(np.int64)
-        inside = (quantum * near_D >= self.low_D).all() and (quantum * near_D <= self.high_D).all()
-        if (
-            inside
-            and near_D.sum() == total
-            and all(self.fits(at, quantum * n) for at, n in enumerate(near_D.tolist()))
-        ):
-            return near_D * quantum
+        near_D = np.rint(wanted).astype(np.int64) * quantum
+        inside = ((near_D >= self.low_D) & (near_D <= self.high_D)).all()
+        inside &= near_D.sum() == total * quantum
+        if inside and all(self.fits(at, n) for at, n in enumerate(near_D.tolist())):
+            return near_D
         width = 2 * self.budget.smallest_group // quantum
         while True:
             nearest = self._nearest(wanted, total, width)
-            if width >= total:
-                break
             # Totals outside the window differ by more than its width in at least one domain.
-            far = (
-                4.0 * width if nearest is None else float(np.sqrt(((nearest - wanted) ** 2).sum()))
-            )
-            if far <= width:
+            far = 4.0 * width if nearest is None else float(np.linalg.norm(nearest - wanted))
+            if width >= total or far <= width:
                 break
             width = int(np.ceil(far))
         if nearest is None:
@@ -158,11 +146,13 @@ def checked(domains_P: Sequence[Hashable] | None, budget: Budget) -> Sequence[Ha
     """The domains. Raises `InputError` if they are missing, or if a quota's domain has no
     prompt."""
     if domains_P is None:
-        raise InputError("domains_P=None: quotas need the domain of each prompt.")
+        raise InputError("domains_P", "quotas need the domain of each prompt.", None)
     known = set(domains_P)
     for domain in budget.quotas or {}:
         if domain not in known:
-            raise InputError(f"quotas name {domain!r}, which is the domain of no prompt: {known}.")
+            raise InputError(
+                "quotas", f"name {domain!r}, which is the domain of no prompt: {known}."
+            )
     return domains_P
 
 
@@ -178,53 +168,33 @@ def why_not(
     """The error text: names each constraint that is infeasible alone, or else all constraints."""
     total, quotas, quantum = budget.rollouts, budget.quotas or {}, budget.quantum
     least = budget.smallest_group if budget.fewest else 0
-    wrong, allowed = [], 0
+    wrong, asked, allowed = [], 0, 0
     for domain, (fewest, most) in quotas.items():
-        inside = sum(d == domain for d in domains_P)
-        allowed += min(most, inside * cap)
-        low, high = -(-fewest // quantum) * quantum, min(most, inside * cap)
-        if any(_fits(inside, n, budget, cap) for n in range(low, high + 1, quantum)):
-            continue
-        text = f"quotas[{domain!r}]=({fewest}, {most}) cannot hold for {inside} prompts: use"
-        if fewest > inside * cap:
-            text += f" ({inside * least}, {inside * cap}), cap={-(-fewest // inside)}, or have at least "
-            wrong.append(f"{text}{-(-fewest // cap)} prompts of {domain!r}")
-        elif most < inside * least:
+        inside = sum(x == domain for x in domains_P)
+        asked, high = asked + fewest, min(most, inside * cap)
+        allowed += high
+        totals = range(-(-fewest // quantum) * quantum, high + 1, quantum)
+        if not any(_fits(inside, n, budget, cap) for n in totals):
             wrong.append(
-                f"{text} ({inside * least}, {inside * cap}), floor=0, or fewer prompts of "
-                f"{domain!r}"
+                f"quotas[{domain!r}]=({fewest}, {most}) cannot hold for {inside} prompts, which "
+                f"take {inside * least} to {inside * cap} rollouts in groups of "
+                f"{budget.smallest_group} to {cap}, in multiples of {quantum}"
             )
-        else:
-            below = next(
-                n for n in range(low - quantum, -1, -quantum) if _fits(inside, n, budget, cap)
-            )
-            group = f"groups of {budget.smallest_group} to {cap} in multiples of {quantum} add up to no number between"
-            wrong.append(f"{text} ({below}, {most}), because {group}")
-    if total is not None and (asked := sum(q[0] for q in quotas.values())) > total:
-        wrong.append(
-            f"quotas ask for {asked} rollouts: use rollouts={asked}, or quotas that ask for {total}"
-        )
-    free = sum(d not in quotas for d in domains_P) * cap
+    free = sum(x not in quotas for x in domains_P) * cap
+    if total is not None and asked > total:
+        wrong.append(f"quotas ask for {asked} rollouts: use rollouts={asked}, or lower quotas")
     if total is not None and quotas and not wrong and allowed + free < total:
-        others = f", and the other prompts take {free}" if free else ""
-        wrong.append(
-            f"quotas allow {allowed} rollouts{others}: use rollouts={allowed + free}, or quotas "
-            "that allow "
-            f"{total - free}"
-        )
+        use = f"use rollouts={allowed + free}, or higher quotas"
+        wrong.append(f"quotas allow {allowed} rollouts, and the other prompts take {free}: {use}")
     if total is not None and max_prompts is not None and max_prompts * cap < total:
-        wrong.append(
-            f"max_prompts={max_prompts} allows {max_prompts * cap} rollouts: use "
-            f"max_prompts={-(-total // cap)}"
-        )
+        use = f"use max_prompts={-(-total // cap)}"
+        wrong.append(f"max_prompts={max_prompts} allows {max_prompts * cap} rollouts: {use}")
     if not wrong:
         given = {
             "quotas": quotas,
             "max_prompts": max_prompts is not None,
             "tokens": budget.tokens is not None,
         }
-        wrong.append(
-            "Loosen "
-            f"{', '.join([x for x, there in given.items() if there]) or 'floor, cap or quantum'}"
-        )
+        names = ", ".join(name for name, there in given.items() if there)
+        wrong.append(f"Loosen {names or 'floor, cap or quantum'}")
     return f"{budget}: no counts satisfy all constraints. {'; '.join(wrong)}."

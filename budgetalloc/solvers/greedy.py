@@ -7,16 +7,15 @@ from copy import copy
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
 from budgetalloc.solvers.domains import Domains
-from budgetalloc.solvers.dynamic_programming import best_counts, work
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
-__all__ = ["Blocks", "best_blocks", "greedy"]
+__all__ = ["Blocks", "best_blocks", "best_counts", "greedy"]
 
 _MOST_WORK, _MOST_CORE = 500_000, 256  # limits of `_improve`: sums, and prompts of a large problem
 
@@ -31,16 +30,12 @@ def greedy(
     """Spends on the best gain per rollout (or per token) first, which is optimal for concave
     values.
 
-    With a budget in rollouts, the counts are optimal in two cases:
-
-    - The values of each prompt are concave on `budget.grid()`, and the steps of the grid are equal.
-      They are if the floor is above 0, or if the smallest group is one quantum.
-    - The problem is small, with P * N * rollouts up to 500,000. Dynamic programming then handles
-      values of any shape.
-
-    Otherwise, the total falls short of the optimum by less than one block. A block is one segment
-    of a prompt's concave hull, or its smallest group. With quotas, only the first case is exact.
-    With tokens, only the bound of one block holds. `highs` is exact for all problems.
+    With a budget in rollouts, the counts are optimal if the values of each prompt are concave on
+    `budget.grid()`, and the steps of the grid are equal (the floor is above 0, or the smallest
+    group is one quantum). They are also optimal, for values of any shape, if P * N * rollouts is at
+    most 500,000. Otherwise, also with tokens, the total falls short of the optimum by less than one
+    block: one segment of a prompt's concave hull, or its smallest group. With quotas, only the
+    first case is exact. `highs` is exact for all problems.
 
     A threshold on all gains replaces the usual heap (CoBA-RL, arXiv 2602.03048, sec. 2.4). Equal
     gains are spread over the prompts, in the order of the list.
@@ -52,9 +47,6 @@ def greedy(
             otherwise.
         budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold.
         domains_P: The domain of each prompt. Required for quotas.
-
-    Returns:
-        Counts, shape (P,).
 
     Raises:
         BudgetError: the budget cannot be spent.
@@ -78,22 +70,17 @@ def greedy(
         return _greedy_quotas(values_PN, counts_N, Domains.of(domains, budget, int(counts_N[-1])))
     blocks = Blocks(values_PN, counts_N)
     counts_P, price = best_blocks(blocks, values_PN, counts_N, budget)
-    if price is not None:
-        counts_P = _improve(
-            values_PN, counts_N, counts_P, None if blocks.sizes_BP is None else price
-        )
-    return np.asarray(counts_P)
+    if price is None:
+        return counts_P
+    return _improve(values_PN, counts_N, counts_P, None if blocks.sizes_BP is None else price)
 
 
 def best_blocks(
     blocks: "Blocks", values_PN: FloatArray, counts_N: IntArray, budget: Budget
 ) -> tuple[IntArray, float | None]:
     """Spends the rollouts on the blocks of highest gain, and the rest where no whole block fits.
-
-    Returns:
-        The counts. The gain of the first block that was not taken; None if nothing was left, so
-            that they are optimal.
-    """
+    Also returns the gain of the first block that was not taken, or None if nothing was left: the
+    counts are then optimal."""
     left = int(budget.rollouts or 0) - len(values_PN) * int(counts_N[0])
     order = blocks.best(left // budget.quantum)
     spent = np.cumsum(blocks.size(order))
@@ -143,19 +130,18 @@ class Blocks:
         made.gains = (self.gains.reshape(-1, self.prompts) - price_P).ravel()
         return made
 
-    def size(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+    def size(self, at: IntArray) -> IntArray:
         """Rollouts in each of these blocks."""
         if self.sizes_BP is not None:
             return self.sizes_BP.ravel()[at]
         return np.asarray(self._sizes_B[at // self.prompts])
 
-    def counts(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+    def counts(self, at: IntArray) -> IntArray:
         """Rollouts of each prompt in these blocks."""
-        return np.bincount(at % self.prompts, weights=self.size(at), minlength=self.prompts).astype(
-            np.int64
-        )
+        counts_P = np.bincount(at % self.prompts, self.size(at), self.prompts)
+        return counts_P.astype(np.int64)
 
-    def best(self, most: int | None = None) -> NDArray[np.int64]:
+    def best(self, most: int | None = None) -> IntArray:
         """Indices of at least the `most` blocks of highest gain, best first, ties in flat order."""
         gains = self.gains
         if most is None or most >= gains.size:
@@ -184,9 +170,8 @@ def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) 
     """Totals by domain first, then the counts of each domain.
 
     Each domain gets its `low`. Then the steps of the largest gain are taken, up to `high`. This is
-    optimal for concave values (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4).
-    Otherwise the totals are optimal for the concave hulls, and the nearest totals that can be spent
-    are used.
+    optimal for concave values (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). For
+    others, it is optimal for the concave hulls, and the nearest totals that can be spent are used.
     """
     budget, total_D = domains.budget, np.zeros(len(domains.rows_D), dtype=np.int64)
     gains, open_sizes, owners = [], [], []
@@ -227,56 +212,52 @@ def _spend_rest(
     opening_K = values_PN[at_K, at_low] - values_PN[at_K, 0]
     best = [largest(gain_K, left // low + 1) for gain_K in (opening_K, opening_K / low)]
     at_K = np.union1d(np.flatnonzero(counts_P), at_K[np.concatenate(best)])
-    all_PN, all_P = values_PN, counts_P
-    values_PN, counts_P, rows = all_PN[at_K], all_P[at_K], np.arange(len(at_K))
+    values_KN, rows = values_PN[at_K], np.arange(len(at_K))
 
-    def worth(counts: IntArray) -> FloatArray:
-        return values_PN[rows, np.searchsorted(counts_N, counts)]
+    def worth(counts_K: IntArray) -> FloatArray:
+        return values_KN[rows, np.searchsorted(counts_N, counts_K)]
 
-    def total(counts: IntArray) -> float:
-        worth_P = all_PN[:, 0].copy()
-        worth_P[at_K] = worth(counts)
+    def total(counts_K: IntArray) -> float:
+        worth_P = values_PN[:, 0].copy()
+        worth_P[at_K] = worth(counts_K)
         return float(worth_P.sum())
 
-    def grow(counts: IntArray, left: int) -> tuple[IntArray, int]:
+    def grow(counts_K: IntArray, left: int) -> tuple[IntArray, int]:
         """The best gain per rollout first, until nothing is left or nothing fits."""
         while left:
-            size_P = np.where(counts > 0, quantum, low)
-            ok = (size_P <= left) & (counts + size_P <= cap)
-            gain_P = (worth(np.where(ok, counts + size_P, counts)) - worth(counts)) / size_P
-            row = int(np.argmax(np.where(ok, gain_P, -np.inf)))
-            if not ok[row]:
+            size_K = np.where(counts_K > 0, quantum, low)
+            ok_K = (size_K <= left) & (counts_K + size_K <= cap)
+            gain_K = worth(np.where(ok_K, counts_K + size_K, counts_K)) - worth(counts_K)
+            row = int(np.argmax(np.where(ok_K, gain_K / size_K, -np.inf)))
+            if not ok_K[row]:
                 break
-            counts, left = counts + size_P * (rows == row), left - int(size_P[row])
-        return counts, left
+            counts_K, left = counts_K + size_K * (rows == row), left - int(size_K[row])
+        return counts_K, left
 
-    def borrow(counts: IntArray, left: int) -> IntArray | None:
+    def borrow(counts_K: IntArray, left: int) -> IntArray | None:
         """Opens one more group. The groups that lose the least value give it the missing
         rollouts."""
-        opening_P = np.where(counts == 0, values_PN[:, at_low] - values_PN[:, 0], -np.inf)
-        opened = int(np.argmax(opening_P))
+        opening_K = np.where(counts_K == 0, values_KN[:, at_low] - values_KN[:, 0], -np.inf)
+        opened = int(np.argmax(opening_K))
         for _ in range((low - left) // quantum):
-            ok = counts >= low + quantum
-            loss_P = worth(counts) - worth(np.where(ok, counts - quantum, counts))
-            row = int(np.argmin(np.where(ok, loss_P, np.inf)))
-            if not ok[row]:
+            ok_K = counts_K >= low + quantum
+            loss_K = worth(counts_K) - worth(np.where(ok_K, counts_K - quantum, counts_K))
+            row = int(np.argmin(np.where(ok_K, loss_K, np.inf)))
+            if not ok_K[row]:
                 return None
-            counts = counts - quantum * (rows == row)
-        return np.asarray(counts + low * (rows == opened))
+            counts_K = counts_K - quantum * (rows == row)
+        return np.asarray(counts_K + low * (rows == opened))
 
     options = []
-    for counts, rest in (grow(counts_P, left), (counts_P, left)):
-        if rest == 0:
-            options.append(counts)
-        elif (
-            rest < low <= cap
-            and not counts.all()
-            and (borrowed := borrow(counts, rest)) is not None
-        ):
-            options.append(borrowed)
-    all_P = all_P.copy()
-    all_P[at_K] = max(options, key=total)
-    return all_P
+    for counts_K, rest in (grow(counts_P[at_K], left), (counts_P[at_K], left)):
+        option: IntArray | None = counts_K if rest == 0 else None
+        if 0 < rest < low <= cap and not counts_K.all():
+            option = borrow(counts_K, rest)
+        if option is not None:
+            options.append(option)
+    counts_P = counts_P.copy()
+    counts_P[at_K] = max(options, key=total)
+    return counts_P
 
 
 def _improve(
@@ -289,46 +270,78 @@ def _improve(
     of the first block that was not taken (the core of a knapsack: Pisinger, European Journal of
     Operational Research, 1995). Without a price, a large problem keeps its counts.
     """
+
+    def fits(prompts: int, rollouts: int) -> bool:
+        sums = prompts * len(counts_N) * (rollouts // _unit(counts_N) + 1)
+        return sums <= _MOST_WORK
+
     at_K = np.arange(len(counts_P))
-    if work(counts_N, len(at_K), int(counts_P.sum())) > _MOST_WORK:
+    if not fits(len(at_K), int(counts_P.sum())):
         if price is None:
             return counts_P
         profit_PN = values_PN - price * counts_N
         now_P1 = np.searchsorted(counts_N, counts_P)[:, None]
-        now = np.take_along_axis(profit_PN, now_P1, axis=1)[:, 0]
+        now_P = np.take_along_axis(profit_PN, now_P1, axis=1)[:, 0]
         np.put_along_axis(profit_PN, now_P1, -np.inf, axis=1)
-        at_K = np.argsort(now - profit_PN.max(axis=1), kind="stable")[:_MOST_CORE]
-        spent_K = np.cumsum(counts_P[at_K])
-        at_K = at_K[
-            : sum(
-                work(counts_N, k + 1, spent) <= _MOST_WORK
-                for k, spent in enumerate(spent_K.tolist())
-            )
-        ]
-    found_P = counts_P.copy()
-    found_P[at_K] = best_counts(values_PN[at_K], counts_N, int(counts_P[at_K].sum()))
-
-    def worth(counts_P: IntArray) -> float:
-        return float(values_PN[at_K, np.searchsorted(counts_N, counts_P[at_K])].sum())
-
-    return (
-        found_P
-        if worth(found_P) > worth(counts_P) + 1e-12 * (1.0 + abs(worth(counts_P)))
-        else counts_P
+        at_K = np.argsort(now_P - profit_PN.max(axis=1), kind="stable")[:_MOST_CORE]
+        spent_K = np.cumsum(counts_P[at_K]).tolist()
+        at_K = at_K[: sum(fits(k + 1, spent) for k, spent in enumerate(spent_K))]
+    found_K = best_counts(values_PN[at_K], counts_N, int(counts_P[at_K].sum()))
+    before, after = (
+        float(values_PN[at_K, np.searchsorted(counts_N, counts_K)].sum())
+        for counts_K in (counts_P[at_K], found_K)
     )
+    counts_P = counts_P.copy()
+    if after > before + 1e-12 * (1.0 + abs(before)):
+        counts_P[at_K] = found_K
+    return counts_P
+
+
+def best_counts(values_PN: FloatArray, counts_N: IntArray, rollouts: int) -> IntArray:
+    """The counts with the largest total value that sum to `rollouts`, which must be possible.
+    Values need not be concave or rise.
+
+    This is the recursion of the multiple-choice knapsack: the best value of the first prompts for
+    every number of rollouts that they may spend (Kellerer, Pferschy and Pisinger, Knapsack
+    Problems, 2004, sec. 11.5).
+
+    >>> best_counts(np.array([[0.0, 0.0, 3.0], [0.0, 2.0, 2.5]]), np.array([0, 2, 3]), 5)
+    array([3, 2])
+    """
+    steps_N, total = counts_N // _unit(counts_N), rollouts // _unit(counts_N)
+    most = int(steps_N[-1])
+    # best[most + s]: the largest value with which the prompts so far spend s units
+    best = np.full(most + total + 1, -np.inf)
+    best[most] = 0.0
+    from_SN = most + np.arange(total + 1)[:, None] - steps_N
+    choice_PS = np.zeros((len(values_PN), total + 1), dtype=np.int64)
+    for row, values_N in enumerate(values_PN):
+        sums_SN = best[from_SN] + values_N
+        choice_PS[row] = sums_SN.argmax(axis=1)
+        best[most:] = np.take_along_axis(sums_SN, choice_PS[row][:, None], axis=1)[:, 0]
+    counts_P = np.zeros(len(values_PN), dtype=np.int64)
+    for row in range(len(values_PN) - 1, -1, -1):
+        chosen = choice_PS[row, total]
+        counts_P[row] = counts_N[chosen]
+        total -= int(steps_N[chosen])
+    return counts_P
+
+
+def _unit(counts_N: IntArray) -> int:
+    """The largest number of rollouts of which all counts are multiples."""
+    return max(int(np.gcd.reduce(counts_N)), 1)
 
 
 def _greedy_tokens(
     values_PN: FloatArray, costs_P: FloatArray, counts_N: IntArray, budget: Budget
 ) -> IntArray:
-    tokens = float(budget.tokens or 0.0)
     start_P = np.full(len(values_PN), counts_N[0])
-    left = tokens - float(start_P @ costs_P)
+    needed = float(start_P @ costs_P)
+    left = float(budget.tokens or 0.0) - needed
     if left < 0:
         raise BudgetError(
-            f"{budget}: floor={budget.fewest} costs {float(start_P @ costs_P):g} tokens. Use "
-            "tokens="
-            f"{math.ceil(start_P @ costs_P)} or more, or a lower floor."
+            f"{budget}: floor={budget.fewest} costs {needed:g} tokens. Use "
+            f"tokens={math.ceil(needed)} or more, or a lower floor."
         )
     blocks = Blocks(values_PN, counts_N, costs_P)
     order = blocks.best()

@@ -26,49 +26,33 @@ def check_values(values_PN: ArrayLike, budget: Budget) -> tuple[FloatArray, IntA
     check_budget(budget)
     what = "a row for each prompt and a column for each count of budget.grid()"
     values = check_array("values_PN", values_PN, what, copy=False)
-    if values.ndim == 2 and len(values):
-        budget.check(len(values))
+    prompts, columns = values.shape if values.ndim == 2 else (0, 0)
+    if prompts:
+        budget.check(prompts)
     # the whole grid may be far longer than the table
-    columns = values.shape[1] if values.ndim == 2 else 0
-    counts_N = budget.grid(budget.smallest_group + columns * budget.quantum)
-    if values.ndim != 2 or not values.shape[0] or not 1 <= values.shape[1] <= counts_N.size:
-        raise InputError(
-            f"values_PN has shape {values.shape}: give a row for each prompt and a column for each "
-            "of the "
-            f"{budget.counts} counts of budget.grid()."
-        )
+    counts_N = budget.grid(budget.smallest_group + columns * budget.quantum)[: max(columns, 1)]
+    if not prompts or counts_N.size != columns:
+        give = f"give {what}, of which there are {budget.counts}."
+        raise InputError("values_PN", f"has shape {values.shape}: {give}")
     if not np.isfinite(values).all():
-        raise InputError(
-            f"values_PN holds {values[~np.isfinite(values)][0]}: values must be finite."
-        )
-    counts_N = counts_N[: values.shape[1]]
+        bad = values[~np.isfinite(values)][0]
+        raise InputError("values_PN", f"holds {bad}: values must be finite.")
     if budget.rollouts is not None:
         low, high, total = budget.smallest_group, int(counts_N[-1]), budget.rollouts
         # The last column is a cap. Some number of groups of at most that size must add up, as in
         # `Budget.check`.
-        if len(values) * high < total or (not budget.fewest and -(-total // high) * low > total):
-            raise InputError(
-                f"values_PN ends at {high} rollouts, too few to spend {total}: give more columns."
-            )
+        if prompts * high < total or (not budget.fewest and -(-total // high) * low > total):
+            few = f"ends at {high} rollouts, too few to spend {total}: give more columns."
+            raise InputError("values_PN", few)
     return values, counts_N
 
 
 def check_costs(costs_P: ArrayLike | None, prompts: int) -> FloatArray:
     """Costs as floats. Raises `InputError` unless there is a positive cost for each prompt."""
     if costs_P is None:
-        raise InputError(
-            "costs_P=None: a budget in tokens needs the expected tokens of a rollout of each "
-            "prompt."
-        )
-    costs = check_array(
-        "costs_P", costs_P, f"a positive number of tokens for each of the {prompts} prompts"
-    )
-    if costs.shape != (prompts,) or not (np.isfinite(costs).all() and (costs > 0).all()):
-        raise InputError(
-            f"costs_P={shown(costs_P)}: give a positive number of tokens for each of {prompts} "
-            "prompts."
-        )
-    return costs
+        what = "a budget in tokens needs the expected tokens of a rollout of each prompt."
+        raise InputError("costs_P", what, None)
+    return _positive("costs_P", costs_P, prompts, np.nextafter(0, 1))
 
 
 def check_group_costs(costs: Any, prompts: int) -> tuple[FloatArray, FloatArray]:
@@ -77,37 +61,29 @@ def check_group_costs(costs: Any, prompts: int) -> tuple[FloatArray, FloatArray]
     try:
         prompt_costs, costs_P = costs
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"The costs are {shown(costs)}: return two arrays, the cost of each prompt once a "
-            "group and that of one "
-            "rollout."
-        ) from error
-    once = check_array(
-        "prompt costs", prompt_costs, f"a number of at least 0 for each of the {prompts} prompts"
-    )
-    if once.shape != (prompts,) or not (np.isfinite(once) & (once >= 0)).all():
-        raise InputError(
-            f"The prompt costs are {shown(prompt_costs)}: give a number of at least 0 for each "
-            "prompt."
-        )
-    return once, check_costs(costs_P, prompts)
+        what = "return two arrays, the cost of each prompt once a group and that of one rollout."
+        raise InputError("costs", what, costs) from error
+    return _positive("prompt costs", prompt_costs, prompts, 0.0), check_costs(costs_P, prompts)
+
+
+def _positive(name: str, values_P: Any, prompts: int, least: float) -> FloatArray:
+    what = f"a {'number of at least 0' if least == 0 else 'positive number'} for each of the"
+    values = check_array(name, values_P, f"{what} {prompts} prompts")
+    if values.shape != (prompts,) or not (np.isfinite(values) & (values >= least)).all():
+        raise InputError(name, f"give {what} {prompts} prompts.", values_P)
+    return values
 
 
 def check_domains(domains_P: Any, prompts: int) -> list[Hashable]:
     """The domain of each prompt. Raises `InputError` unless there is a hashable one for each."""
     domains = check_list("domains_P", domains_P, f"the domain of each of the {prompts} prompts")
     if len(domains) != prompts:
-        raise InputError(
-            f"domains_P has {len(domains)} entries for {prompts} prompts: give one each."
-        )
+        wrong = f"has {len(domains)} entries for {prompts} prompts: give one each."
+        raise InputError("domains_P", wrong)
     for at, domain in enumerate(domains):
-        try:
-            hash(domain)
-        except TypeError as error:
-            raise InputError(
-                f"domains_P[{at}]={shown(domain)} cannot name a domain: use a str, an int or "
-                "another hashable value."
-            ) from error
+        if not isinstance(domain, Hashable):
+            what = "cannot name a domain: use a str, an int or another hashable value."
+            raise InputError(f"domains_P[{at}]={shown(domain)}", what)
     return domains
 
 

@@ -32,19 +32,8 @@ def by_price(
     1980). The repair moves single rollouts from the first towards the second while the tokens last.
     The bound is that of the dual, for values of any shape.
 
-    Args:
-        values_PN, counts_N: The values, and the counts of their columns.
-        costs_P: The tokens of one rollout of each prompt.
-        budget: Rollouts are spent exactly, tokens are never exceeded, quotas hold.
-        domains_P: The domain of each prompt, for quotas.
-
     Raises:
         BudgetError: the quotas cannot hold, or no price brings the rollouts within the tokens.
-
-    >>> from budgetalloc import Point, mixed_group
-    >>> budget = Budget(rollouts=16, tokens=2000, floor=2)
-    >>> by_price(mixed_group(Point([0.5, 0.1]), budget.grid()), budget.grid(), np.array([100.0, 200.0]), budget)[0]
-    array([12,  4])
     """
     limit, alone = float(budget.tokens or 0.0), replace(budget, tokens=None)
     tokens_PN = np.multiply.outer(costs_P, counts_N)
@@ -56,11 +45,9 @@ def by_price(
             counts_P = greedy(worth_PN, None, alone, domains_P=domains_P)
         else:  # a price per rollout changes no hull
             counts_P, _ = best_blocks(blocks.less(price * costs_P), worth_PN, counts_N, alone)
-        at_P = np.searchsorted(counts_N, counts_P)[:, None]
-        value, tokens = (
-            float(np.take_along_axis(x_PN, at_P, axis=1).sum()) for x_PN in (values_PN, tokens_PN)
-        )
-        return counts_P, value, tokens
+        at_P1 = np.searchsorted(counts_N, counts_P)[:, None]
+        value = float(np.take_along_axis(values_PN, at_P1, axis=1).sum())
+        return counts_P, value, float(np.take_along_axis(tokens_PN, at_P1, axis=1).sum())
 
     price, above = 0.0, solved(0.0)
     within, high = above, float(np.abs(values_PN).max() / costs_P.mean()) or 1.0
@@ -68,37 +55,36 @@ def by_price(
         high *= 10
         within = solved(high)
     if within[2] > limit:
-        raise BudgetError(
-            f"{budget}: its rollouts cost {within[2]:g} tokens at least, as far as a price can "
-            "tell."
-        )
-    for _ in range(_PRICES if above[2] > limit else 0):
-        price = (above[1] - within[1]) / (above[2] - within[2])
-        between = solved(price)
-        gain = between[1] - price * between[2] - (within[1] - price * within[2])
-        if gain <= 1e-12 * (1.0 + abs(within[1])):
-            break
-        within, above = (between, above) if between[2] <= limit else (within, between)
-    rows_D, low_D, high_D = [np.arange(len(costs_P))], np.zeros(1), np.array([np.inf])
+        raise BudgetError(f"{budget}: no price brings its rollouts below {within[2]:g} tokens.")
+    rows_D = [np.arange(len(costs_P))]
+    low_D: FloatArray = np.zeros(1)
+    high_D: FloatArray = np.array([np.inf])
     if budget.quotas is not None:
         domains = Domains.of(domains_P, alone, int(counts_N[-1]))
-        rows_D, low_D, high_D = (
-            domains.rows_D,
-            domains.low_D.astype(float),
-            domains.high_D.astype(float),
-        )
-    counts_P = _repaired(within, above, costs_P, budget, rows_D) if above[2] > limit else within[0]
-    at_P = np.searchsorted(counts_N, counts_P)
-    bound = _bound(
-        values_PN - price * tokens_PN,
-        counts_N,
-        at_P,
-        float(budget.rollouts or 0),
-        rows_D,
-        low_D,
-        high_D,
-    )
-    return counts_P, price * limit + bound
+        rows_D = domains.rows_D
+        low_D, high_D = domains.low_D.astype(np.float64), domains.high_D.astype(np.float64)
+    counts_P = within[0]
+    if above[2] > limit:
+        for _ in range(_PRICES):
+            price = (above[1] - within[1]) / (above[2] - within[2])
+            between = solved(price)
+            gain = between[1] - price * between[2] - (within[1] - price * within[2])
+            if gain <= 1e-12 * (1.0 + abs(within[1])):
+                break
+            within, above = (between, above) if between[2] <= limit else (within, between)
+        counts_P = _repaired(within, above, costs_P, budget, rows_D)
+    worth_PN = values_PN - price * tokens_PN
+    price_D = _prices(worth_PN, counts_N, np.searchsorted(counts_N, counts_P), rows_D)
+    profits = [
+        float((worth_PN[rows] - worth * counts_N).max(axis=1).sum())
+        for rows, worth in zip(rows_D, price_D.tolist(), strict=True)
+    ]
+    # the rollouts go to the domains with the highest prices
+    left, spent = float(budget.rollouts or 0) - low_D.sum(), float(price_D @ low_D)
+    for at in np.argsort(-price_D, kind="stable").tolist():
+        taken = min(left, high_D[at] - low_D[at])
+        spent, left = spent + price_D[at] * taken, left - taken
+    return counts_P, price * limit + (sum(profits) + spent)
 
 
 def _repaired(
@@ -112,11 +98,10 @@ def _repaired(
     moves_P[~(equal_steps | (np.minimum(above[0], counts_P) > 0))] = 0
     pairs = []
     for rows in rows_D:
-        ups, downs = (np.repeat(rows, np.maximum(sign * moves_P[rows], 0)) for sign in (1, -1))
-        ups, downs = (
-            ups[np.argsort(-costs_P[ups], kind="stable")],
-            downs[np.argsort(costs_P[downs], kind="stable")],
-        )
+        ups = np.repeat(rows, np.maximum(moves_P[rows], 0))
+        downs = np.repeat(rows, np.maximum(-moves_P[rows], 0))
+        ups = ups[np.argsort(-costs_P[ups], kind="stable")]
+        downs = downs[np.argsort(costs_P[downs], kind="stable")]
         few = min(len(ups), len(downs))
         pairs.append(np.column_stack([ups[:few], downs[:few]]))
     pair_K2 = np.concatenate(pairs)
@@ -130,32 +115,13 @@ def _repaired(
     return counts_P
 
 
-def _bound(
-    worth_PN: FloatArray,
-    counts_N: IntArray,
-    at_P: IntArray,
-    rollouts: float,
-    rows_D: Sequence[IntArray],
-    low_D: FloatArray,
-    high_D: FloatArray,
-) -> float:
-    """An upper bound on the value of any counts that spend these rollouts: each domain pays the
-    price of a rollout at which its next one gains nothing, and the rollouts go to the domains with
-    the highest prices."""
-    next_P = np.minimum(at_P + 1, len(counts_N) - 1)
-    rows = np.arange(len(at_P))
+def _prices(
+    worth_PN: FloatArray, counts_N: IntArray, at_P: IntArray, rows_D: Sequence[IntArray]
+) -> FloatArray:
+    """The price of a rollout at which the next one of each domain gains nothing, shape (D,)."""
+    next_P, rows_P = np.minimum(at_P + 1, len(counts_N) - 1), np.arange(len(at_P))
     sizes_P = np.maximum(counts_N[next_P] - counts_N[at_P], 1)
-    gain_P = np.where(
-        next_P > at_P, (worth_PN[rows, next_P] - worth_PN[rows, at_P]) / sizes_P, -np.inf
-    )
-    prices = [float(gain_P[rows].max(initial=-np.inf)) for rows in rows_D]
-    price_D = np.array([x if np.isfinite(x) else 0.0 for x in prices])
-    profit = sum(
-        float((worth_PN[rows] - price * counts_N).max(axis=1).sum())
-        for rows, price in zip(rows_D, price_D, strict=True)
-    )
-    left, spent = rollouts - low_D.sum(), float(price_D @ low_D)
-    for at in np.argsort(-price_D, kind="stable").tolist():
-        taken = min(left, high_D[at] - low_D[at])
-        spent, left = spent + price_D[at] * taken, left - taken
-    return profit + spent
+    gain_P = (worth_PN[rows_P, next_P] - worth_PN[rows_P, at_P]) / sizes_P
+    gain_P[next_P == at_P] = -np.inf
+    price_D = np.array([float(gain_P[rows].max(initial=-np.inf)) for rows in rows_D])
+    return np.where(np.isfinite(price_D), price_D, 0.0)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray, check_budget, rollouts_alone
+from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import InputError, UnsupportedError, check_array, shown
 
 __all__ = ["apportioned", "clipped_shares", "in_quanta", "largest_remainder", "proportional"]
@@ -32,9 +32,8 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     array([8, 4, 0])
     """
     if costs_P is not None:
-        raise UnsupportedError(
-            f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None."
-        )
+        what = f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None."
+        raise UnsupportedError(what, argument="costs_P")
     weights, total, low, high = in_quanta(weights_P, budget, "proportional")
     counts_P = np.zeros(weights.size, dtype=np.int64)
     active = np.arange(weights.size)
@@ -73,10 +72,8 @@ def clipped_shares(
         return np.asarray(positive)
     # The sum of clipped shares rises with the scale. Bisection in the log domain covers any range
     # of weights.
-    below, above = (
-        np.log(np.min(low) / 2 / positive.max() + 1e-300),
-        np.log((np.max(high) + 1) / positive.min()),
-    )
+    below = np.log(np.min(low) / 2 / positive.max() + 1e-300)
+    above = np.log((np.max(high) + 1) / positive.min())
     for _ in range(200):
         middle = (below + above) / 2
         if np.clip(np.exp(middle) * positive, low, high).sum() < total:
@@ -107,26 +104,19 @@ def in_quanta(
     Raises an error, as `proportional` does, for weights, or a budget, that this solver cannot use.
     """
     check_budget(budget)
-    if (rollouts := rollouts_alone(budget)) is None:
+    if budget.rollouts is None or budget.tokens is not None or budget.quotas is not None:
         raise UnsupportedError(
             f"{budget}: {solver} shares out rollouts only. Use solver=highs for tokens and quotas."
         )
-    weights = check_array(
-        "weights_P", weights_P, "one non-negative finite weight a prompt", copy=False
-    )
+    what = "one non-negative finite weight a prompt"
+    weights = check_array("weights_P", weights_P, what, copy=False)
     if weights.ndim != 1 or not weights.size or not (weights.min() >= 0 and weights.max() < np.inf):
-        raise InputError(
-            f"weights_P={shown(weights_P)}: give one non-negative finite weight a prompt."
-        )
+        raise InputError("weights_P", f"give {what}.", weights_P)
     budget.check(weights.size)
     weights = weights if weights.max() > 0 else np.ones_like(weights)
-    quantum = budget.quantum
-    return (
-        weights,
-        rollouts // quantum,
-        budget.smallest_group // quantum,
-        budget.largest_group // quantum,
-    )
+    sizes = (budget.rollouts, budget.smallest_group, budget.largest_group)
+    total, low, high = (size // budget.quantum for size in sizes)
+    return weights, total, low, high
 
 
 def apportioned(wanted_D: FloatArray, low_D: IntArray, high_D: IntArray, total: int) -> IntArray:

@@ -1,7 +1,6 @@
 """Systematic sampling: random counts whose expectation is proportional to weights. No prompt is
 starved."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -30,9 +29,6 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
         weights_P: Non-negative weights, shape (P,). All zero means equal.
         budget: Limits rollouts.
         rng: The generator. Each call draws one number.
-
-    Returns:
-        Counts, shape (P,).
 
     Raises:
         BudgetError: the budget cannot be spent. InputError: a weight is negative or not finite.
@@ -76,11 +72,7 @@ def systematic_in_groups(
     groups. The second part is divided in the same way. The counts are those of `systematic` if
     `budget` has a floor, already has groups of that size, or cannot hold them.
 
-    Args:
-        weights_P: As for `systematic`.
-        least_P: The size of each prompt's smallest group, at least 1, with few distinct values,
-            shape (P,).
-        budget, rng: As for `systematic`.
+    `least_P` should have few distinct values, which are at least 1.
 
     >>> budget, least_P = Budget(rollouts=16, floor=0, min_group=1), np.array([4, 4, 4, 4, 1, 1])
     >>> systematic_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), least_P, budget, np.random.default_rng(0))
@@ -90,36 +82,25 @@ def systematic_in_groups(
     least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
     if budget.rollouts is None or budget.fewest or least == budget.smallest_group:
         return systematic(weights_P, budget, rng)  # raises for a budget without rollouts
-    grouped_P = least_P == group
-    grouped_K, others_K = np.flatnonzero(grouped_P), np.flatnonzero(least_P != group)
-    grouped, single, most = len(grouped_K), len(others_K), budget.largest_group
-    total = budget.rollouts
-    part, weights_K = total, weights_P[grouped_K]
-    if single:
-        share = float(weights_K.sum() / weights_P.sum())
-        groups = min(int(share * total / least + rng.random()), grouped, total // least)
+    grouped_K, others_K = np.flatnonzero(least_P == group), np.flatnonzero(least_P != group)
+    total, most, part = budget.rollouts, budget.largest_group, budget.rollouts
+    if others_K.size:
+        share = float(weights_P[grouped_K].sum() / weights_P.sum())
+        groups = int(share * total / least + rng.random())
         # the others may not take all of the rest
-        part = least * max(groups, -(-(total - single * most) // least))
-    alone = total - part
-    if not (
-        groups_fit(part, grouped, least, most)
-        and groups_fit(alone, single, budget.smallest_group, most)
-    ):
+        needed = -(-(total - others_K.size * most) // least)
+        part = least * max(min(groups, grouped_K.size, total // least), needed)
+    grouped_fit = groups_fit(part, grouped_K.size, least, most)
+    if not grouped_fit or not groups_fit(total - part, others_K.size, budget.smallest_group, most):
         return systematic(weights_P, budget, rng)
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     if part:
-        _write(
-            counts_P,
-            grouped_K,
-            systematic(weights_K, replace(budget, rollouts=part, min_group=least), rng),
-        )
-    if alone:
-        alone_budget = replace(budget, rollouts=alone)
-        _write(
-            counts_P,
-            others_K,
-            systematic_in_groups(weights_P[others_K], least_P[others_K], alone_budget, rng),
-        )
+        whole = replace(budget, rollouts=part, min_group=least)
+        _write(counts_P, grouped_K, systematic(weights_P[grouped_K], whole, rng))
+    if part < total:
+        rest = replace(budget, rollouts=total - part)
+        counts_K = systematic_in_groups(weights_P[others_K], least_P[others_K], rest, rng)
+        _write(counts_P, others_K, counts_K)
     return counts_P
 
 
@@ -143,18 +124,13 @@ def totals_of_domains(
     array([8, 8])
     """
     weights_D = np.array([float(weights_P[rows].sum()) for rows in domains.rows_D])
-    weights_D = (
-        weights_D if weights_D.any() else np.array([float(len(rows)) for rows in domains.rows_D])
-    )
+    if not weights_D.any():
+        weights_D = np.array([float(len(rows)) for rows in domains.rows_D])
     quantum, start = domains.budget.quantum, float(rng.random())
-    total, low_D, high_D = (
-        int(domains.budget.rollouts or 0),
-        domains.low_D // quantum,
-        domains.high_D // quantum,
-    )
-    shares_D = clipped_shares(weights_D, total // quantum, low_D, high_D)
-    counts_D = np.zeros(len(shares_D), dtype=np.int64)
-    at_K, counts_K = _drawn(shares_D, start)
+    total = int(domains.budget.rollouts or 0) // quantum
+    low_D, high_D = domains.low_D // quantum, domains.high_D // quantum
+    at_K, counts_K = _drawn(clipped_shares(weights_D, total, low_D, high_D), start)
+    counts_D = np.zeros(len(weights_D), dtype=np.int64)
     counts_D[at_K] = quantum * counts_K
     return domains.spendable(counts_D)
 
@@ -166,9 +142,13 @@ def _drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, 
     A share's count is the number of positions `start`, `start + 1`, ... in its part of the
     cumulative shares.
     """
-    close, before = 1e-9 * max(1.0, float(shares.sum()) / group), 0.0
+    close, total, before = 1e-9 * max(1.0, float(shares.sum()) / group), 0.0, 0.0
     places, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
-    for first, end in _cumulative(shares, group):
+    for block in blocks(len(shares)):
+        part = shares[block].copy() if group == 1 else np.minimum(shares[block] / group, 1.0)
+        part[0] += total
+        end = np.cumsum(part, out=part)
+        total = end[-1]
         whole = np.rint(end)
         end = np.where(np.abs(whole - end) < close, whole, end)
         # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling
@@ -177,22 +157,9 @@ def _drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, 
         count = np.diff(until, prepend=before)
         before = until[-1]
         some = np.flatnonzero(count > 0)  # several times as fast as without the comparison
-        places.append(first + some)
+        places.append(block.start + some)
         counts.append(count[some])
     return np.concatenate(places), np.concatenate(counts).astype(np.int64)
-
-
-def _cumulative(shares: FloatArray, group: int) -> Iterator[tuple[int, FloatArray]]:
-    """The cumulative shares in blocks, each with its first place; of shares of a group, at most 1,
-    if `group` > 1."""
-    before = 0.0
-    for block in blocks(len(shares)):
-        part = shares[block]
-        part = part.copy() if group == 1 else np.minimum(part / group, 1.0)
-        part[0] += before
-        end = np.cumsum(part, out=part)
-        before = end[-1]
-        yield block.start, end
 
 
 def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:

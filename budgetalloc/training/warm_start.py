@@ -60,7 +60,7 @@ def _counts(state: dict[str, Any]) -> tuple[list[Id], FloatArray, FloatArray]:
     likeliest noise."""
     evidence = check_array("evidence", state["evidence"], "numbers")
     if evidence.ndim == 3:
-        evidence = evidence[np.asarray(state["fit"]).max(axis=1).argmax()]
+        evidence = evidence[:, np.asarray(state["fit"]).max(axis=1).argmax()]
     ids = check_ids(state["ids"], "ids")
     successes_P, trials_P = evidence[:, 0], evidence[:, :2].sum(axis=1)
     if len(ids) != len(trials_P) or not np.isfinite(trials_P).all() or evidence.min(initial=0) < 0:

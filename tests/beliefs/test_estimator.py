@@ -1,5 +1,6 @@
-"""The estimator against a naive implementation that walks through every step, and its state."""
+"""The estimator against a naive one that walks through every step; its baseline, its spread and its state."""
 
+import itertools
 import json
 import re
 import tempfile
@@ -10,71 +11,51 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import BetaEstimator, InputError, StateError
+import budgetalloc as ba
+from budgetalloc import Beta, BetaEstimator, InputError, StateError
 from budgetalloc.beliefs import estimator as module
 from budgetalloc.beliefs.blocks import blocks
+from budgetalloc.beliefs.estimator import spread
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.testing import same_state
 
 IDS = [0, 1, "1", "a", -3]
+COLD = ba.Budget(8, floor=0, min_group=1)
+SUCCESS = st.sampled_from([0.0, 1.0, 0.25, 1 / 3, None, float("nan")])
 
 
 class Naive:
-    """Step by step: at each tick, every prompt that was not visited loses a share of its evidence."""
+    """At each tick, every prompt that was not visited loses a share of its successes, failures and sum of u(1-u)."""
 
     def __init__(self, prior, discount, idle):
         self.prior, self.discount, self.idle = prior, discount, idle
-        self.evidence: dict[object, list[float]] = {}
-        self.visited: set[object] = set()
+        self.evidence = {}
+        self.visited = set()
 
-    def observe(self, ids, rewards):
-        scored = [(x, r) for x, r in zip(ids, rewards, strict=True) if r is not None and r == r]
+    def observe(self, ids, successes):
+        scored = [(x, u) for x, u in zip(ids, successes, strict=True) if u is not None and u == u]
         for x in dict.fromkeys(x for x, _ in scored):
             if x not in self.visited:
                 self.visited.add(x)
-                self.evidence[x] = [self.discount * e for e in self.evidence.get(x, [0.0, 0.0])]
-        for x, r in scored:
-            self.evidence[x][0] += r
-            self.evidence[x][1] += 1 - r
+                self.evidence[x] = self.discount * self.evidence.get(x, np.zeros(3))
+        for x, u in scored:
+            self.evidence[x] = self.evidence[x] + [u, 1 - u, u * (1 - u)]
 
     def tick(self):
-        for x, e in self.evidence.items():
-            if x not in self.visited:
-                self.evidence[x] = [self.idle * y for y in e]
+        for x in self.evidence.keys() - self.visited:
+            self.evidence[x] = self.idle * self.evidence[x]
         self.visited = set()
 
     def belief(self, x):
-        s, f = self.evidence.get(x, (0.0, 0.0))
-        return self.prior[0] + s, self.prior[1] + f
+        s, f, d = self.evidence.get(x, (0, 0, 0))
+        a, b = self.prior[0] + s, self.prior[1] + f
+        return a, b, max(1 - d * (a + b) / (a * b), 0)
 
 
-rewards = st.sampled_from([0.0, 1.0, 0.25, 1 / 3, None, float("nan")])
 events = st.lists(
-    st.one_of(
-        st.none(),  # a tick
-        st.lists(st.tuples(st.sampled_from(IDS), rewards), max_size=6),
-        st.integers(2, 40),  # many idle steps
-    ),
+    st.one_of(st.integers(1, 40), st.lists(st.tuples(st.sampled_from(IDS), SUCCESS), max_size=6)),  # steps, or rows
     max_size=15,
 )
-
-
-def compare(estimator, naive, history, rel):
-    for event in history:
-        if isinstance(event, list):
-            for each in (estimator, naive):
-                each.observe([x for x, _ in event], [r for _, r in event])
-        else:
-            for _ in range(event or 1):
-                estimator.tick()
-                naive.tick()
-        belief = estimator.belief(IDS)
-        expected = np.array([naive.belief(x) for x in IDS])
-        # Idle decay of the current step happens at its end, in both.
-        assert belief.alpha_P == pytest.approx(expected[:, 0], rel=rel)
-        assert belief.beta_P == pytest.approx(expected[:, 1], rel=rel)
-        assert estimator.cold(IDS).tolist() == [x not in naive.evidence for x in IDS]
-        assert len(estimator) == len(naive.evidence)
 
 
 @given(events, st.sampled_from([0.0, 0.2, 0.9, 1.0]), st.sampled_from([0.5, 0.999, 1.0]))
@@ -82,7 +63,18 @@ def compare(estimator, naive, history, rel):
 def test_against_the_naive_estimator(history, discount, idle):
     prior = (0.5, 1.5)
     estimator, naive = BetaEstimator(prior=prior, discount=discount, idle=idle), Naive(prior, discount, idle)
-    compare(estimator, naive, history, rel=1e-9)
+    for event in history:
+        for each in (estimator, naive):
+            if isinstance(event, list):
+                each.observe([x for x, _ in event], [u for _, u in event])
+            for _ in range(event if isinstance(event, int) else 0):
+                each.tick()
+        belief = estimator.belief(IDS)
+        expected = np.array([naive.belief(x) for x in IDS])
+        got = np.column_stack([belief.alpha_P, belief.beta_P, belief.spread_P])
+        assert got == pytest.approx(expected, rel=1e-9)
+        assert estimator.cold(IDS).tolist() == [x not in naive.evidence for x in IDS]
+        assert len(estimator) == len(naive.evidence)
 
 
 def seen(steps=30, seed=0, **settings_):
@@ -123,125 +115,191 @@ def test_state_round_trips_to_the_bit(travel, within_a_step):
     assert (first.belief([*IDS, "new", "x"]).alpha_P == second.belief([*IDS, "new", "x"]).alpha_P).all()
 
 
-def test_the_empty_state_round_trips():
-    estimator = seen()
-    estimator.load_state_dict(through_json(BetaEstimator().state_dict()))
-    assert len(estimator) == 0
-    assert estimator.step == 0
-    assert estimator.cold(["a"]).all()
-
-
 def test_the_state_is_a_copy():
     estimator = seen()
     state, before = estimator.state_dict(), estimator.state_dict()
     estimator.observe(["a"] * 3, [1, 1, 1])
     assert same_state(state, before)
-    state["evidence"][:] = 7
     other = BetaEstimator()
     other.load_state_dict(state)
     state["evidence"][:] = 9
-    assert (other.state_dict()["evidence"] == 7).all()
+    assert same_state(other.state_dict(), before)
+
+
+def a_state(**changed):
+    """Two prompts at step 5, the first of which was graded and has ended its first visit."""
+    kept = {"beliefs": "beta 3", "step": 5, "ids": ["a", 1], "last": np.array([5, 0])}
+    kept |= {"evidence": np.array([[3.0, 1.0, 0.5], [0, 2, 0]]), "first_visits": [1.5, 4.0], "seen_before": 1}
+    return kept | changed
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seen_before": 0},
+        {"seen_before": 2},
+        {"first_visits": [0.0, 0.0]},
+        {"first_visits": [4.0, 4.0]},
+        {"evidence": [[3, 1, 1 + 5e-7], [0, 2, 0]]},  # u(1-u) as many as the failures, and a rounding error
+        {"last": [0, 5]},
+    ],
+)
+def test_the_ends_of_every_range_are_allowed(changed):
+    BetaEstimator().load_state_dict(a_state(**changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"beliefs": "beta 2"}, "holds beliefs='beta 2', expected 'beta 3'"),
+        ({"evidence": [[3, 1, 1.1], [0, 2, 0]]}, "graded successes that do not fit"),
+        ({"evidence": [[3, 1, 0.5], [0, 2, 0.1]]}, "graded successes that do not fit"),
+        ({"evidence": [[3, -1, 0], [0, 2, 0]]}, "damaged"),
+        ({"last": [6, 0]}, "visits outside steps 0 to 5"),
+        ({"last": [-1, 0]}, "damaged"),
+        ({"seen_before": 3}, "first visits .* of 3 prompts"),
+        ({"first_visits": [5.0, 4.0]}, "first visits"),
+        ({"first_visits": [-1.0, 4.0]}, "first visits"),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused_and_changes_nothing(changed, text):
+    estimator = seen(steps=7, seed=1)
+    before = estimator.state_dict()
+    with pytest.raises(StateError, match=text):
+        estimator.load_state_dict(a_state(**changed))
+    assert same_state(before, estimator.state_dict())
 
 
 @pytest.mark.parametrize(
     ("settings_", "text"),
     [
-        ({"prior": (0, 1)}, "prior=(0, 1)"),
-        ({"prior": (1,)}, "prior=(1,)"),
-        ({"prior": (1, float("inf"))}, "prior=(1, inf)"),
-        *(({"prior": x}, "prior=") for x in ((0.5, -1.0), (0.5, "1"), (1, 2, 3), {1: 1, 2: 2}, None)),
+        *(({"prior": x}, "prior=") for x in ((0, 1), (1,), (1, np.inf), (0.5, "1"), (1, 2, 3), {1: 1, 2: 2}, None)),
+        ({"prior": "pool"}, "prior='pool': give two positive numbers, such as (0.5, 0.5)"),
         ({"discount": 1.5}, "discount=1.5"),
         ({"discount": -0.1}, "discount=-0.1"),
         ({"idle": 0}, "idle=0"),
         ({"idle": 1.01}, "idle=1.01"),
-        ({"prior": "pool"}, "prior='pool': give two positive numbers, such as (0.5, 0.5)"),
     ],
 )
 def test_bad_settings(settings_, text):
     with pytest.raises(InputError, match=re.escape(text)):
         BetaEstimator(**settings_)
+    BetaEstimator(prior=np.array([1e-9, 1e9]), discount=0, idle=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("ids", "rewards_R", "text"),
+    ("ids", "success_R", "text"),
     [
         (["a", "b"], [1.0], "success_R has shape (1,) for 2 ids"),
-        (["a"], [[1.0]], "success_R has shape (1, 1) for 1 ids"),
         (["a", "b"], [0.0, 1.5], "success_R[1] = 1.5 lies outside [0, 1]"),
-        (["a"], [-1], "success_R[0] = -1 lies outside"),
-        (["a"], [float("inf")], "success_R[0] = inf"),
         (["a"], ["good"], "success_R=['good']"),
         ([1.5], [1.0], "ids_R[0] is 1.5"),
     ],
 )
-def test_bad_rows_change_nothing(ids, rewards_R, text):
+def test_bad_rows_change_nothing(ids, success_R, text):
     estimator = seen(steps=5)
     before = estimator.state_dict()
     with pytest.raises(InputError, match=re.escape(text)):
-        estimator.observe(ids, rewards_R)
+        estimator.observe(ids, success_R)
     assert same_state(before, estimator.state_dict())
 
 
-def test_belief_takes_repeats():
-    estimator = seen()
-    assert (estimator.belief(["a", 0, "a"]).alpha_P == estimator.belief(["a", 0]).alpha_P[[0, 1, 0]]).all()
-    with pytest.raises(InputError, match=r"ids_P\[1\]"):
-        estimator.belief(["a", None])
-
-
-@pytest.mark.parametrize("damage", [{"last": [-1] * 5}, {"evidence": -np.ones((5, 2))}])
-def test_a_damaged_state_is_refused_and_changes_nothing(damage):
-    estimator = seen(steps=7, seed=1)
-    before = estimator.state_dict()
-    with pytest.raises(StateError, match="damaged"):
-        estimator.load_state_dict({**seen().state_dict(), **damage})
-    assert same_state(before, estimator.state_dict())
-
-
-def test_the_defaults_and_the_ends_of_every_range():
-    plain = BetaEstimator()
-    assert (plain.prior, plain.discount, plain.idle) == ((0.5, 0.5), 1.0, 1.0)
-    assert (plain.step, plain.first_visits, len(plain), plain.ids()) == (0, (0.0, 0.0), 0, [])
-    BetaEstimator(prior=np.array([1e-9, 1e9]), discount=0, idle=1e-9)
-    BetaEstimator(prior=[0.5, 2], discount=1, idle=1)
-
-
-def test_a_prompt_that_is_visited_at_every_step_is_stored_once():
-    estimator = BetaEstimator(idle=0.9)
-    for _ in range(80):
-        estimator.observe(["a"], [1])
-        estimator.tick()
-    assert len(estimator) == 1
-    assert estimator.belief(["a"]).alpha_P == pytest.approx([80.5])  # no step without a visit
-    assert estimator.state_dict()["last"].tolist() == [79]
-
-
-@pytest.mark.parametrize("settings", [{}, {"idle": 0.9}], ids=str)
-def test_the_belief_about_a_few_prompts_is_the_same_as_among_all(settings):
+@pytest.mark.parametrize("settings", [{}, {"idle": 0.9, "discount": 0.8}], ids=str)
+def test_the_belief_about_a_few_prompts_is_the_same_as_among_all_and_in_blocks(settings, monkeypatch):
     """For few prompts, only their rows are read. For many, all rows are read."""
     estimator, rng = BetaEstimator(**settings), np.random.default_rng(0)
     for _ in range(6):
         estimator.observe(rng.integers(0, 30, 40), rng.integers(0, 5, 40) / 4)
         estimator.tick()
-    every = list(range(50))
-    belief = estimator.belief(every)
-    for some in (every[::-1], [3], [40, 3, 3, 40], [], [45]):
-        part, among = estimator.belief(some), belief.take(some)
-        assert (part.alpha_P == among.alpha_P).all()
-        assert (part.beta_P == among.beta_P).all()
-        assert (part.spread_P == among.spread_P).all()
+    belief = estimator.belief(range(50))
+    assert belief.spread_P.min() < 1
+    for size in (2**14, 7):
+        monkeypatch.setattr(module, "blocks", partial(blocks, size=size))
+        for some in (range(49, -1, -1), [3], [40, 3, 3, 40], [], [45]):
+            part, among = estimator.belief(some), belief.take(list(some))
+            for column in ("alpha_P", "beta_P", "spread_P"):
+                assert getattr(part, column).tolist() == getattr(among, column).tolist()
 
 
-@pytest.mark.parametrize("asked", [range(60), range(3, 20)])  # more than are known, and fewer
-def test_the_beliefs_do_not_depend_on_the_blocks(monkeypatch, asked):
-    belief = BetaEstimator(idle=0.9, discount=0.8)
-    rng = np.random.default_rng(0)
-    for _ in range(4):
-        belief.observe(rng.integers(50, size=30), rng.choice([0.0, 1.0, 0.3], size=30, p=[0.45, 0.45, 0.1]))
-        belief.tick()
-    whole = belief.belief(asked)
-    assert whole.spread_P.min() < 1
-    monkeypatch.setattr(module, "blocks", partial(blocks, size=7))
-    parts = belief.belief(asked)
-    for column in ("alpha_P", "beta_P", "spread_P"):
-        assert getattr(parts, column).tolist() == getattr(whole, column).tolist()
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.sampled_from([(0.5, 0.5), (1.0, 3.0)]))
+def test_the_spread_is_that_of_the_successes_and_of_a_binary_prior(successes, prior):
+    estimator = BetaEstimator(prior=prior)
+    estimator.observe(["a"] * len(successes), successes)
+    belief, n = estimator.belief(["a"]), len(successes) + sum(prior)
+    mean = (prior[0] + sum(successes)) / n
+    square = (prior[0] + sum(u * u for u in successes)) / n
+    assert belief.mean[0] == pytest.approx(mean)
+    assert belief.spread_P[0] == pytest.approx((square - mean**2) / (mean * (1 - mean)), abs=1e-9)
+    assert 0 <= belief.spread_P[0] <= 1
+
+
+def test_the_spread_is_clipped_at_0():
+    assert spread(np.ones(1), np.ones(1), np.array([10.0])).tolist() == [0]
+
+
+def test_a_cold_prompt_has_the_mean_success_of_other_first_visits():
+    estimator = BetaEstimator(prior=(0.3, 0.3))
+    estimator.observe(["known"] * 3 + ["b"] * 2, [1, 1, 0, 0, 0])
+    estimator.tick()  # first visits: 2 of 5
+    group_R, success_R = np.array([0, 0, 1, 2]), np.array([1.0, 0.0, 1.0, np.nan])
+    got = estimator.baseline_belief(["x", "y", "known"], group_R, success_R)
+    x, y, known = 3.3 / 6.6, 3.3 / 7.6, 4.3 / 8.6  # 1 of 1, 1 of 2 and 2 of 3 from the other cold prompts
+    assert got.mean == pytest.approx([x, x, y, (2 + 0.6 * known) / 3.6])
+    assert got.mass == pytest.approx([0.6, 0.6, 0.6, 3.6])
+    firm = estimator.baseline_belief(["x", "y", "known"], group_R, success_R, 0.1)
+    assert firm.mean == pytest.approx([x, x, y, (2 + 0.06 * known) / 3.06])
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_the_baseline_does_not_depend_on_the_own_reward(graded):
+    """Enumerated: all successes of five rollouts of three cold prompts and one known."""
+    ids_G, group_R = ["a", "b", "c", "known"], np.array([0, 0, 1, 2, 3])
+    estimator = seen(steps=3)
+    estimator.observe(["known", "x", "y"] * 2, [1, 0, 0, 1, 0, 0.5 * graded])
+    for row in range(5):
+        for rest in itertools.product([0.0, 1.0], repeat=4):
+            both = [np.array([*rest[:row], own, *rest[row:]]) for own in (0.0, 1.0)]
+            zero, one = (estimator.baseline_belief(ids_G, group_R, success_R) for success_R in both)
+            assert one.mean[row] == pytest.approx(zero.mean[row], abs=1e-12)
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, 0.5, 1.0, np.nan])), max_size=9), max_size=9)
+)
+def test_first_visits_are_discounted_only_at_steps_with_new_prompts(steps):
+    """Against the rule written down row by row; rows may come in several rounds, and a state is loaded between."""
+    estimator, seen, sums = BetaEstimator(discount=0.5, idle=0.9), set(), (0.0, 0.0)
+    for rows in steps:
+        new = [success for x, success in rows if x not in seen and not np.isnan(success)]
+        seen |= {x for x, success in rows if not np.isnan(success)}
+        if new:
+            sums = (0.9 * sums[0] + sum(new), 0.9 * sums[1] + len(new))
+        for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            estimator.observe([x for x, _ in part], [success for _, success in part])
+            again = BetaEstimator(discount=0.5, idle=0.9)
+            again.load_state_dict(estimator.state_dict())
+            estimator = again
+        estimator.tick()
+        assert estimator.first_visits == pytest.approx(sums)
+
+
+def test_a_prompt_with_constant_rewards_is_predicted_not_to_be_mixed():
+    policy = ba.adaptive(seed=0)
+    policy.observe(["same"] * 64 + ["half"] * 64 + ["failed"] * 64, [0.5] * 64 + [0, 1] * 32 + [0] * 64)
+    belief = policy.belief(["same", "half", "failed"])
+    mixed_P = ba.mixed_group(belief, [8])[:, 0]
+    assert mixed_P[0] < 0.05 < 0.9 < mixed_P[1]
+    weight_P = np.sqrt(belief.moment(1, 2) * belief.spread_P)
+    assert weight_P[0] < 1.2 * weight_P[2]  # as low as that of a prompt that always fails
+
+
+def test_the_spread_goes_with_the_belief_and_with_a_draw():
+    belief = Beta([1.0, 2.0], [3.0, 4.0], [0.25, 1.0])
+    assert belief.take([1, 0, 0]).spread_P.tolist() == [1, 0.25, 0.25]
+    assert belief.tilt(1, 2).spread_P.tolist() == [0.25, 1]
+    drawn = belief.sample(np.random.default_rng(0))
+    assert drawn.spread_P.tolist() == [0.25, 1]
+    assert ba.variance(drawn, [2]).ravel() == pytest.approx(drawn.mean * (1 - drawn.mean) / 2 * [0.25, 1])
+    # The chance of a mixed group and the rise of p, which is (1-p) times the variance: a quarter each.
+    assert ba.success_gain(belief, [4])[0] == pytest.approx(ba.success_gain(Beta([1.0], [3.0]), [4])[0] / 16)
+    assert ba.hit(belief, [4]).tolist() == ba.hit(Beta([1.0, 2.0], [3.0, 4.0]), [4]).tolist()

@@ -1,8 +1,6 @@
 """Prompt ids: what is accepted, and keys that depend on the id alone."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -37,24 +35,6 @@ def test_numpy_ids_become_plain():
         assert all(type(x) in (int, str) for x in check_ids(ids, "ids_P"))
 
 
-@pytest.mark.parametrize("bad", [1.0, None, True, (1, 2), b"a", np.float64(2)])
-def test_other_types_are_named(bad):
-    with pytest.raises(InputError, match=r"ids_R\[1\]") as caught:
-        check_ids(["ok", bad], "ids_R")
-    assert repr(bad) in str(caught.value)
-    assert type(bad).__name__ in str(caught.value)
-
-
-def test_one_string_is_not_taken_for_a_list():
-    with pytest.raises(InputError, match=r"ids_P='ab' is one string: give a list of ids, such as \['ab'\]"):
-        check_ids("ab", "ids_P")
-
-
-def test_float_arrays_are_refused():
-    with pytest.raises(InputError, match=r"ids_P\[0\] is 1.0 of type float"):
-        check_ids(np.array([1.0]), "ids_P")
-
-
 def test_check_distinct():
     check_distinct([1, "1"], "ids_P")
     with pytest.raises(InputError, match="ids_P holds the id 'b' twice"):
@@ -71,24 +51,8 @@ def test_factorize(ids):
     assert [distinct[g] for g in group_R] == ids
 
 
-def test_keys_tell_ints_from_strings():
-    assert stable_key(1) != stable_key("1")
-    assert len({stable_key(x) for x in range(10_000)}) == 10_000
-
-
 def test_an_id_that_json_allows_and_utf_8_does_not_has_a_key():
     assert stable_key(json.loads('"\\ud800"')) != stable_key(json.loads('"\\udc00"'))
-
-
-def test_keys_do_not_depend_on_the_process():
-    code = "from budgetalloc.beliefs.ids import stable_key; print(stable_key('a prompt'), stable_key(7))"
-    seen = set()
-    for hash_seed in ("0", "1"):
-        run = subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True
-        )
-        seen.add(run.stdout)
-    assert seen == {f"{stable_key('a prompt')} {stable_key(7)}\n"}
 
 
 def test_keys_are_pinned():
@@ -105,13 +69,6 @@ def test_the_order_depends_on_the_set_of_ids_only():
     turned = ids[7:] + ids[:7]
     order, other = shuffled_order(keys(ids), 3, 5), shuffled_order(keys(turned), 3, 5)
     assert [ids[i] for i in order] == [turned[i] for i in other]
-
-
-def test_the_order_changes_with_seed_and_step_and_is_fair():
-    key_P = keys(range(8))
-    assert len({tuple(shuffled_order(key_P, seed, step)) for seed in range(4) for step in range(4)}) > 14
-    first = np.bincount([shuffled_order(key_P, 0, step)[0] for step in range(4000)], minlength=8)
-    assert abs(first / 4000 - 1 / 8).max() < 0.03  # five standard deviations
 
 
 @given(st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=60), st.integers(1, 80), st.integers(0, 9))

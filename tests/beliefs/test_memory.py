@@ -81,7 +81,7 @@ def test_a_damaged_state_is_refused_and_changes_nothing(damage):
     memory.tick()
     state = memory.state_dict()
     damage(state)
-    with pytest.raises(StateError, match="memory"):
+    with pytest.raises(StateError, match=r"memory|prompts"):
         memory.load_state_dict(state)
     np.testing.assert_array_equal(memory.recall(["a"])["visits"], [1])
 
@@ -195,7 +195,7 @@ def test_a_rule_may_write_what_a_loaded_state_may_hold(at, value, allowed):
         state[f"memory/{at}"][1] = value
     else:
         state["memory"]["numbers"][at] = value
-    with pytest.raises(StateError, match=rf"holds {at}={value:g}|memory/{at} does not hold"):
+    with pytest.raises(StateError, match=rf"holds {at}={value:g}|{at} does not hold"):
         Memory(START, nothing, {"n": -3.0}, lowest={"named": -5.0}).load_state_dict(state)
 
 
@@ -204,20 +204,6 @@ def test_a_state_without_one_of_the_numbers_is_another_policys():
     del state["memory"]["numbers"]["steps"]
     with pytest.raises(StateError, match=re.escape("lacks the numbers ['steps']")):
         counting().load_state_dict(state)
-
-
-def test_a_method_rescales_what_is_in_units_of_success():
-    def rescale(memory, scale, shift):
-        memory.columns["last"] = scale * memory.columns["last"] + shift
-
-    memory = Memory({"last": 0.5}, nothing, rescale=rescale)
-    memory.observe(["a"], np.array([1.0]))
-    memory.tick()
-    memory.rescale(0.5, 0.125)
-    assert memory.recall(["a"])["last"].tolist() == [0.375]
-    counting().rescale(0.5, 0.125)  # nothing in such units
-    with pytest.raises(InputError, match="rescale=3"):
-        Memory({}, nothing, rescale=3)
 
 
 def test_a_value_that_is_no_state_is_refused():

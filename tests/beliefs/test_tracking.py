@@ -1,12 +1,16 @@
-"""The estimator that follows the model: how close, in pools of any size, with features and with useless ones."""
+"""The estimator that follows the model: how close, in pools of any size, with features and with useless ones; and one
+step of its regression."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 import budgetalloc as ba
+from budgetalloc import Beta
 from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.beliefs.tracking import fitted, left_out_means
 from budgetalloc.testing import same_state
 
 STEPS, ROLLOUTS = 120, 256
@@ -110,16 +114,6 @@ def test_features_that_tell_are_used_and_shuffled_ones_do_no_harm():
     assert errors["shuffled"] < 1.1 * errors["none"]
 
 
-def test_candidates_without_news_are_those_of_the_start():
-    estimator = ba.TrackingEstimator()
-    assert (estimator.mass, estimator.noise) == (0.6, 0.01)
-    assert estimator.belief(["a"]).alpha_P[0] == pytest.approx(0.3)
-    estimator.observe(["a"], [None])
-    estimator.tick()
-    assert len(estimator) == 0
-    assert estimator.step == 1
-
-
 steps = st.lists(
     st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 1.0, 0.5, None])), max_size=8), min_size=1, max_size=8
 )
@@ -150,25 +144,25 @@ def test_beliefs_are_proper_and_a_saved_state_goes_on_to_the_bit(steps, features
     assert same_state(estimator.state_dict(), twin.state_dict())
 
 
-def test_evidence_never_exceeds_the_rollouts_by_much_and_outcomes_pull_the_right_way():
+def test_graded_successes_show_in_the_spread():
     estimator = ba.TrackingEstimator()
-    before = estimator.belief(["a"]).mean[0]
-    estimator.observe(["a"] * 4, [1, 1, 1, 1])
-    estimator.tick()
-    belief = estimator.belief(["a"])
-    assert belief.mean[0] > before
-    assert belief.alpha_P[0] + belief.beta_P[0] < 4.6 + 1e-9
+    for _ in range(5):
+        estimator.observe(["half"] * 8 + ["coin"] * 8, [0.5] * 8 + [0, 1] * 4)
+        estimator.tick()
+    belief = estimator.belief(["half", "coin"])
+    assert belief.spread_P[0] < 0.5
+    assert belief.spread_P[1] > 0.9
+    assert belief.mean == pytest.approx([0.5, 0.5], abs=0.05)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"tracking": None}, "another estimator"),
-        ({"weights": [0.0, 0.0]}, "1 features, and this estimator 0"),
-        ({"odds": [1.0]}, "odds does"),
+        ({"beliefs": "beta 3"}, "expected 'tracking 2, 0 features': it was written by another estimator"),
+        ({"beliefs": "tracking 2, 1 features"}, "expected 'tracking 2, 0 features'"),
         ({"evidence": np.full((5, 2, 3), np.nan)}, "finite numbers"),
-        ({"last": [-2, 0]}, "steps 0 to 1"),
-        ({"ids": ["a", "a"]}, "2 ids, of which 1"),
+        ({"odds": [1.0, 0.0]}, "odds=0"),
+        ({"last": [2, 0]}, "steps 0 to 1"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, says):
@@ -181,19 +175,6 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, says):
     assert same_state(estimator.state_dict(), before)
 
 
-def test_a_state_of_another_estimator_is_refused_by_both():
-    for one, other in ((ba.TrackingEstimator(), ba.BetaEstimator()), (ba.BetaEstimator(), ba.TrackingEstimator())):
-        one.observe(["a"], [1])
-        one.tick()
-        with pytest.raises(ba.StateError):
-            other.load_state_dict(one.state_dict())
-
-
-def test_features_are_checked():
-    with pytest.raises(ba.InputError, match=r"features=\[1\]"):
-        ba.TrackingEstimator([1])
-
-
 def test_an_adaptive_policy_learns_by_its_features():
     policy = ba.adaptive(features=ba.Features(range(40), np.eye(4)[np.arange(40) % 4]), seed=1)
     for _ in range(4):
@@ -201,3 +182,50 @@ def test_an_adaptive_policy_learns_by_its_features():
         policy.observe(ids_R, [float(x % 4 == 0) for x in ids_R])
     assert policy.belief([0, 1]).mean[0] > 0.9 > 0.1 > policy.belief([0, 1]).mean[1]
     assert repr(policy) == "adaptive(features=Features(40 prompts x 4), seed=1)"
+
+
+def a_step(seed, prompts=40, features=3):
+    rng = np.random.default_rng(seed)
+    x_GK = np.column_stack([np.ones(prompts), rng.normal(size=(prompts, features))])
+    belief_G = Beta(rng.uniform(0.5, 8, prompts), rng.uniform(0.5, 8, prompts))
+    trials_G = rng.integers(1, 9, prompts).astype(float)
+    return x_GK, belief_G, rng.binomial(trials_G.astype(int), 0.7).astype(float), trials_G
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_move_maximises_the_penalised_likelihood(seed):
+    x_GK, belief_G, successes_G, trials_G = a_step(seed)
+    precision = np.diag([0.5, 2.0, 2.0, 2.0])
+    share_G = 1 / (1 + trials_G / (belief_G.alpha_P + belief_G.beta_P))
+
+    def loss(move):
+        logit = np.log(belief_G.alpha_P / belief_G.beta_P) + x_GK @ move
+        likelihood = share_G * (successes_G * logit - trials_G * np.logaddexp(0, logit))
+        return -likelihood.sum() + move @ precision @ move / 2
+
+    best = minimize(loss, np.zeros(4), tol=1e-10).x
+    move, after = fitted(x_GK, belief_G, successes_G, trials_G, precision)
+    assert move == pytest.approx(best, abs=2e-3)
+    assert (np.linalg.eigvalsh(after - precision) > 0).all()  # outcomes only add information
+
+
+@pytest.mark.parametrize("outcome", [0.0, 1.0])
+def test_one_sided_outcomes_move_a_belief_far_but_not_without_end(outcome):
+    belief_G = Beta(np.full(50, 0.3), np.full(50, 0.3))
+    move, _ = fitted(np.ones((50, 1)), belief_G, np.full(50, 8 * outcome), np.full(50, 8.0), np.eye(1) / 4)
+    assert np.isfinite(move).all()
+    assert 2 < abs(move[0]) < 10
+    assert (move[0] > 0) == bool(outcome)
+
+
+@given(seed=st.integers(0, 10**6), prompt=st.integers(0, 39))
+@settings(max_examples=40, deadline=None)
+def test_no_mean_depends_on_the_prompts_own_outcomes(seed, prompt):
+    x_GK, belief_G, successes_G, trials_G = a_step(seed)
+    before = left_out_means(x_GK, belief_G, successes_G, trials_G, np.eye(4))
+    changed_G = successes_G.copy()
+    changed_G[prompt] = trials_G[prompt] - changed_G[prompt]
+    after = left_out_means(x_GK, belief_G, changed_G, trials_G, np.eye(4))
+    assert after[prompt] == before[prompt]
+    if changed_G[prompt] != successes_G[prompt]:
+        assert (after != before).any()  # the others do depend on it

@@ -54,6 +54,6 @@ def test_the_learning_curve_does_not_depend_on_the_correlation():
 
 
 def test_the_table_of_the_docs_is_what_the_command_prints():
-    said = (ROOT / "docs" / "asynchronous.md").read_text()
+    said = (ROOT / "benchmarks" / "README.md").read_text()
     for row in admission.compositions(100_000, ("first come", "planned")):
         assert row in said

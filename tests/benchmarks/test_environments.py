@@ -31,8 +31,9 @@ def test_the_page_has_the_figures_of_the_table():
         name.strip("` "): [cell.strip() for cell in rest]
         for name, *rest in (line.strip("|").split("|") for line in env.lines(env.read(env.RESULTS)) if "|" in line)
     }
-    text = (Path(__file__).parents[2] / "docs/mixtures.md").read_text(encoding="utf-8")
-    page = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ") and "0." in line]
+    text = (Path(__file__).parents[2] / "docs/evidence.md").read_text(encoding="utf-8")
+    lines = text[text.index("| mixture |") :].split("\n\n")[0].splitlines()[2:]
+    page = [line.strip("|").split("|") for line in lines]
     shown = dict(
         zip(
             [

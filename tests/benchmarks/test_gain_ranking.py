@@ -11,7 +11,7 @@ FOLDER = ROOT / "benchmarks" / "learning"
 
 def test_the_table_of_the_docs_is_what_the_command_prints():
     runs = json.loads((FOLDER / "gain_ranking.json").read_text())
-    said = (ROOT / "docs" / "helps.md").read_text()
+    said = (FOLDER / "README.md").read_text()
     table = [line for line in said.splitlines() if line.count("|") == 4 and " to " in line]
     labels = {"wasted": "without gradient", "explained": "variance", "all_fail": "all failed"}
     labels |= {"never_solved": "never solved", "success": "mean success"}

@@ -8,7 +8,7 @@ from run import read
 
 
 def test_the_page_has_the_table():
-    page = (Path(__file__).parents[2] / "docs/trees.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "benchmarks/learning/README.md").read_text(encoding="utf-8")
     rows = read(trees.OUT)
     assert trees.table(rows) in page
     assert {(row["arm"], row["seed"]) for row in rows} <= {(arm, seed) for arm in trees.ARMS for seed in trees.SEEDS}

@@ -137,7 +137,7 @@ class TestReports:
             assert each.batch.costs_R == pytest.approx(20 + 150 + 100 + 7, rel=0.1)  # none is 0 or NaN
         after = session.state()[0]
         at = learned["lengths"]["ids"].index("a")
-        assert (after["lengths/tokens"][at] == learned["lengths/tokens"][at]).all()  # nothing was learned of it
+        assert (after["lengths"]["tokens"][at] == learned["lengths"]["tokens"][at]).all()  # nothing was learned of it
 
     def test_an_environment_that_reports_nothing_costs_tokens_until_it_does(self, caplog):
         session = session_of()

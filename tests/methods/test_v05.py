@@ -63,6 +63,6 @@ def test_a_damaged_prior_is_refused_and_changes_nothing(damaged):
     policy = v05()
     policy.observe(["a", "a"], [1, 0])
     before = policy.state_dict()
-    with pytest.raises(StateError, match="prior of v05 is damaged"):
-        policy.load_state_dict({**v05().state_dict(), "prior": damaged})
+    with pytest.raises(StateError, match="PooledEstimator is damaged"):
+        policy.load_state_dict({**v05().state_dict(), "prior_now": damaged})
     assert same_state(before, policy.state_dict())

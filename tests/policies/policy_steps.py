@@ -55,7 +55,7 @@ def believing(policy, evidence):
     """The policy after one step that left this evidence, as successes and failures of each prompt."""
     policy.observe(list(evidence), [0.0] * len(evidence))
     state = policy.state_dict()
-    state["evidence"] = np.array(list(evidence.values()), dtype=float)
+    state["evidence"] = np.array([[*both, 0] for both in evidence.values()], dtype=float)
     policy.load_state_dict(state)
     return policy
 

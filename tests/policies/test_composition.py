@@ -184,5 +184,5 @@ def test_a_quota_that_needs_more_than_the_first_table_holds():
     counts_P = spend(belief, ba.mixed_group, asked, None)
     assert counts_P.sum() == 1024
     assert counts_P[0] == 900
-    with pytest.raises(BudgetError, match="cannot hold for 1 prompts: use"):
+    with pytest.raises(BudgetError, match="cannot hold for 1 prompts, which take"):
         spend(belief, ba.mixed_group, replace(asked, budget=replace(budget, cap=64)), None)

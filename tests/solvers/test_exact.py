@@ -23,7 +23,7 @@ from budgetalloc import (
     ortools,
     success_gain,
 )
-from budgetalloc.solvers import milp as milp_module
+from budgetalloc.solvers import exact
 from budgetalloc.solvers.exact import _whole_tokens
 
 
@@ -152,34 +152,9 @@ def test_no_time_at_all():
     assert (solution.bound, solution.optimal) == (np.inf, False)
 
 
-def test_where_greedy_is_optimal_nothing_is_searched():
-    budget = Budget(rollouts=64, floor=2, cap=32)
-    values_PN = mixed_group(Point(np.linspace(0, 1, 16)), budget.grid())
-    for by in ("highs", "ortools"):
-        solution = certify(values_PN, None, budget, time_limit=1e-6, by=by)
-        assert (solution.counts_P == greedy(values_PN, None, budget)).all()
-        assert solution.optimal
-        assert solution.bound == solution.value
-
-
-def test_equal_seeds_give_equal_counts():
-    budget = Budget(rollouts=48, tokens=9000, floor=0, cap=8)
-    values_PN = mixed_group(Point([0.5] * 12), budget.grid())
-    costs_P = [100, 200, 300] * 4
-    first, second = (ortools(values_PN, costs_P, budget, seed=3) for _ in range(2))
-    assert (first == second).all()
-
-
 GRID = Budget(rollouts=16, floor=0, cap=8)
 FLAT = np.zeros((4, GRID.grid().size))
 DOMAINS = ["a", "a", "b", "b"]
-
-
-def test_suggested_constraints_hold():
-    certify(FLAT, None, replace(GRID, quotas={"a": (0, 16)}), domains_P=DOMAINS)
-    certify(FLAT, None, GRID, max_prompts=2)
-    larger = Budget(rollouts=19, floor=0, cap=8)
-    certify(FLAT, None, replace(larger, quotas={"a": (9, 16), "b": (10, 16)}), domains_P=DOMAINS)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -235,11 +210,6 @@ def test_both_solvers_refuse_infeasible_constraints(by, budget, constraints):
         certify(FLAT, **{"costs_P": None, **constraints}, budget=budget, domains_P=DOMAINS, by=by)
 
 
-def test_tokens_need_costs():
-    with pytest.raises(InputError, match="costs_P=None"):
-        certify(FLAT, None, Budget(rollouts=16, tokens=10.0, floor=0, cap=8))
-
-
 @pytest.mark.parametrize(
     ("costs_P", "tokens", "prices", "limit"),
     [
@@ -256,47 +226,35 @@ def test_tokens_need_costs():
     ],
 )
 def test_tokens_become_integers(costs_P, tokens, prices, limit):
-    assert _whole_tokens(np.array(costs_P), tokens) == (prices, limit)
+    price_P, most = _whole_tokens(np.array(costs_P), tokens)
+    assert (price_P.tolist(), most) == (prices, limit)
 
 
 @pytest.mark.parametrize(
     ("budget", "constraints", "text", "absent"),
     [
-        (GRID, {"quotas": {"a": (20, 30)}}, r"\['a'\]=\(20, 30\) cannot hold for 2 prompts: use \(0, 16\)", "Loosen"),
+        (GRID, {"quotas": {"a": (20, 30)}}, r"\['a'\]=\(20, 30\) cannot hold for 2 prompts, .* 0 to 16", "Loosen"),
         (GRID, {"quotas": {"a": (9, 16), "b": (10, 16)}}, "quotas ask for 19 rollouts: use rollouts=19", "Loosen"),
-        (
-            GRID,
-            {"quotas": {"c": (9, 16)}},
-            r"for 1 prompts: use \(0, 8\), cap=9, or have at least 2 prompts of 'c'",
-            "Lo",
-        ),
         (GRID, {"quotas": {"a": (1, 16), "b": (15, 16)}}, "Loosen quotas", "quotas ask for"),  # groups of 2 and more
         (GRID, {"quotas": {"a": (2, 2)}, "max_prompts": 2}, r"Loosen quotas, max_prompts\.$", "max_prompts=2 allows"),
         (GRID, {"quotas": {"a": (16, 16), "b": (2, 16)}}, "quotas ask for 18 rollouts", "cannot hold"),
-        (Budget(16, cap=8), {"quotas": {"a": (0, 3)}}, "cannot hold for 2 prompts: use .4, 16.", "Loosen"),
+        (Budget(16, cap=8), {"quotas": {"a": (0, 3)}}, "cannot hold for 2 prompts, which take 4 to 16", "Loosen"),
         (Budget(16, cap=8), {"quotas": {"a": (0, 4), "b": (0, 4)}}, "quotas allow 8 rollouts", "cannot hold"),
         (
             Budget(20, floor=0, cap=8),
             {"quotas": {"a": (0, 2)}},
-            "allow 2 rollouts, and the other prompts take 16: use rollouts=18, or quotas that allow 4",
-            "Lo",
+            "allow 2 rollouts, and the other prompts take 16: use rollouts=18, or higher quotas",
+            "Loosen",
         ),
-        (
-            Budget(16, floor=0, cap=8, min_group=4),
-            {"quotas": {"a": (3, 3)}},
-            r"use \(0, 3\), because groups of 4",
-            "Lo",
-        ),
+        (Budget(16, floor=0, cap=8, min_group=4), {"quotas": {"a": (3, 3)}}, "groups of 4 to 8", "Loosen"),
         (GRID, {"quotas": {"a": (0, 0)}, "max_prompts": 1}, "max_prompts=1 allows 8 rollouts", "quotas allow"),
         (GRID, {"max_prompts": 0}, "max_prompts=0 allows 0 rollouts: use max_prompts=2", "Loosen"),
-        (Budget(16, floor=0, cap=7), {"max_prompts": 2}, r"allows 14 rollouts: use max_prompts=3\.", "Loosen"),
     ],
 )
 def test_only_infeasible_constraints_are_named(budget, constraints, text, absent):
     budget = replace(budget, quotas=constraints.pop("quotas", None))
-    domains_P = ["a", "a", "b", "c"] if "'c'" in text else DOMAINS
     with pytest.raises(BudgetError, match=text) as caught:
-        certify(np.zeros((4, budget.grid().size)), None, budget, domains_P=domains_P, **constraints)
+        certify(np.zeros((4, budget.grid().size)), None, budget, domains_P=DOMAINS, **constraints)
     assert absent not in str(caught.value)
 
 
@@ -305,27 +263,6 @@ def test_the_bound_allows_for_the_rounding_of_every_value():
     solution = certify([[0, 0.25, 0.75], [0, 0.5, 1], [0, 0.5, 0.75]], None, Budget(12, cap=4), by="ortools")
     assert solution.value == 2.5
     assert solution.bound - 2.5 == pytest.approx(3 * 0.5e-9, rel=1e-3)
-
-
-def test_the_parameters_of_cp_sat(monkeypatch):
-    from ortools.sat.python import cp_model
-
-    passed = []
-
-    class Recording(cp_model.CpSolver):
-        def solve(self, model):
-            passed.append(self.parameters)
-            return super().solve(model)
-
-    monkeypatch.setattr(cp_model, "CpSolver", Recording)
-    values_PN = mixed_group(Point([0.5, 0.1, 0.2, 0.3]), GRID.grid())
-    certify(values_PN, None, GRID, by="ortools")
-    certify(values_PN, None, GRID, time_limit=1e6, seed=2**31 - 1, by="ortools")
-    assert [x.num_workers for x in passed] == [1, 1]
-    assert [x.random_seed for x in passed] == [0, 2**31 - 1]
-    assert [x.max_time_in_seconds for x in passed] == pytest.approx([10.0, 1e6], rel=0.2)  # less what the model took
-    assert all(x.max_time_in_seconds < limit for x, limit in zip(passed, (10.0, 1e6), strict=True))
-    assert [x.relative_gap_limit for x in passed] == [1e-9, 1e-9]
 
 
 @pytest.mark.parametrize(
@@ -343,11 +280,6 @@ def test_the_parameters_of_cp_sat(monkeypatch):
 def test_a_bad_setting_is_named(given, text):
     with pytest.raises(InputError, match=text):
         certify(FLAT, None, GRID, **given)
-
-
-def test_no_prompt_may_be_all_that_tokens_allow():
-    budget = Budget(None, tokens=100.0, floor=0, cap=8)
-    assert ortools(FLAT + 1, [10.0] * 4, budget, max_prompts=0).tolist() == [0, 0, 0, 0]
 
 
 def test_the_options_of_highs_and_a_search_that_ends_early(monkeypatch):
@@ -393,12 +325,12 @@ def test_tokens_beyond_the_precision_of_highs_are_cut_off(monkeypatch):
     assert solution.counts_P.tolist() == [3, 2]
     assert solution.optimal
     assert solution.value <= solution.bound < solution.value + 1e-6
-    monkeypatch.setattr(milp_module, "_CUTS", 1)
+    monkeypatch.setattr(exact, "_CUTS", 1)
     careful = certify(values_PN, [1_000_000_001, 333_333_333], budget)
     assert careful.counts_P.tolist() == [3, 2]
     assert not careful.optimal
     assert careful.bound == pytest.approx(values_PN[:, 2].sum())  # of the first search, in which 3 rollouts each fit
-    monkeypatch.setattr(milp_module, "_CUTS", 0)  # nothing is cut off: the lower limit alone
+    monkeypatch.setattr(exact, "_CUTS", 0)  # nothing is cut off: the lower limit alone
     assert certify(values_PN, [1_000_000_001, 333_333_333], budget).counts_P.tolist() == [3, 2]
 
 
