@@ -1,15 +1,13 @@
 """Cumulative cost of each prompt, and histograms of a step's counts and predictions."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.pool import Index, with_room
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.state import Stateful, Table
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import StateError
 
 __all__ = ["PromptCosts", "histogram_of_counts", "histogram_of_rates"]
 
@@ -17,7 +15,7 @@ __all__ = ["PromptCosts", "histogram_of_counts", "histogram_of_rates"]
 _COLUMNS = ("rollouts", "tokens", "rewards", "scored")
 
 
-class PromptCosts:
+class PromptCosts(Stateful):
     """Cumulative rollouts, tokens and rewards of each prompt.
 
     >>> prompt_costs = PromptCosts()
@@ -27,9 +25,10 @@ class PromptCosts:
     [('b', 2, 90, 0.5), ('a', 3, 30, 1.0)]
     """
 
+    saved = ("_prompts",)
+
     def __init__(self) -> None:
-        self._index = Index()
-        self._columns = {name: np.zeros(0) for name in _COLUMNS}
+        self._prompts = Table(dict.fromkeys(_COLUMNS, 0.0), {"rewards": -np.inf})
 
     def add(self, ids_R: Sequence[Id], rewards_R: FloatArray, lengths_R: IntArray) -> None:
         """Adds one step.
@@ -40,10 +39,7 @@ class PromptCosts:
             lengths_R: Its tokens.
         """
         ids_P, group_R = factorize(ids_R)
-        at_P = self._index.add(ids_P)
-        self._columns = {
-            name: with_room(column, len(self._index)) for name, column in self._columns.items()
-        }
+        at_P = self._prompts.add(ids_P)
         added = {
             "rollouts": np.ones(len(group_R)),
             "tokens": lengths_R,
@@ -51,17 +47,13 @@ class PromptCosts:
             "scored": ~np.isnan(rewards_R),
         }
         for name, values_R in added.items():
-            self._columns[name][at_P] += np.bincount(
-                group_R, weights=values_R, minlength=len(ids_P)
-            )
+            self._prompts[name][at_P] += np.bincount(group_R, values_R, len(ids_P))
 
     def top(self, rows: int) -> list[tuple[Id, int, int, float | None]]:
         """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None if
         unscored)."""
-        names = self._index.ids
-        rollouts_P, tokens_P, rewards_P, scored_P = (
-            self._columns[name][: len(names)] for name in _COLUMNS
-        )
+        names = self._prompts.ids
+        rollouts_P, tokens_P, rewards_P, scored_P = (self._prompts[name] for name in _COLUMNS)
         return [
             (
                 names[p],
@@ -71,31 +63,6 @@ class PromptCosts:
             )
             for p in np.lexsort((-rollouts_P, -tokens_P))[:rows].tolist()
         ]
-
-    def state_dict(self) -> dict[str, Any]:
-        """The sums, for `load_state_dict`."""
-        prompts = len(self._index)
-        return {"ids": list(self._index.ids)} | {
-            name: x[:prompts].copy() for name, x in self._columns.items()
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces all sums; raises `StateError`, and changes nothing, if the state does not
-        fit."""
-        try:
-            ids = list(state["ids"])
-            columns = {name: np.array(state[name], dtype=np.float64) for name in _COLUMNS}
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"The state does not hold the costs of prompts: it is damaged. {error}"
-            ) from error
-        if len(set(ids)) != len(ids) or any(
-            column.shape != (len(ids),) for column in columns.values()
-        ):
-            raise StateError(
-                f"The state holds {len(ids)} ids and columns of other lengths: it is damaged."
-            )
-        self._index, self._columns = Index(ids), columns
 
 
 def histogram_of_counts(counts_G: IntArray) -> tuple[IntArray, FloatArray]:
