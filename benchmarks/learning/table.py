@@ -24,8 +24,7 @@ from measures import lines
 from numpy.typing import NDArray
 from run import ROLLOUTS, best_rates, mean_success, read
 
-from budgetalloc.offline.curves import share_reached
-from budgetalloc.offline.intervals import interval, stratified_interval
+from budgetalloc.offline.intervals import interval, share_reached, stratified_interval
 
 Curve = NDArray[np.float64]  # success at each point of the grid
 Curves = NDArray[np.float64]  # one row a seed, one column a point

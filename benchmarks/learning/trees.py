@@ -20,7 +20,7 @@ from mixes import MIXES  # in this folder
 from run import read
 
 import budgetalloc as ba
-from budgetalloc.offline.curves import reached
+from budgetalloc.offline.intervals import reached
 
 ARMS: dict[str, dict[str, Any] | None] = {
     "plain": None,

@@ -33,8 +33,7 @@ from table import (
     with_interval,
 )
 
-from budgetalloc.offline.curves import share_reached
-from budgetalloc.offline.intervals import interval
+from budgetalloc.offline.intervals import interval, share_reached
 
 _COVERAGE = "pass64"
 MEASURES = "mean", "pass@64"

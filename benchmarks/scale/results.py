@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.offline.curves import share_reached
-from budgetalloc.offline.intervals import interval
+from budgetalloc.offline.intervals import interval, share_reached
 
 TUNING_SEED = 100  # and above
 OF_A_POINT = ("device", "step", "rollouts", "tokens", "seconds", "success", "right")  # the other fields name the run

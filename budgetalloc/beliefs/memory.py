@@ -17,7 +17,7 @@ from budgetalloc.beliefs.state import Table, check_state, reading
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_function, check_integer, shown
 
-__all__ = ["Learn", "Memory", "Rescale", "Visit"]
+__all__ = ["Learn", "Memory", "Visit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,6 @@ class Visit:
 
 
 Learn = Callable[["Memory", Visit], None]
-Rescale = Callable[["Memory", float, float], None]
 
 
 class Memory:
@@ -71,9 +70,6 @@ class Memory:
         lowest: Lower bound of a column or number. The default is the smaller of 0 and its starting
             value. A loaded state with a smaller value is refused. NaN is refused unless the
             starting value is NaN.
-        rescale: Called with this memory, scale and shift. It changes the columns and numbers in
-            units of success as if each success u had been scale * u + shift. None if there are no
-            such columns or numbers.
 
     >>> def last_mean(memory, visit):
     ...     memory.columns["last"][visit.at_V] = visit.mean_V
@@ -90,23 +86,15 @@ class Memory:
         numbers: Mapping[str, float] | None = None,
         *,
         lowest: Mapping[str, float] | None = None,
-        rescale: Rescale | None = None,
     ) -> None:
         for name, start in (("columns", columns), ("numbers", {} if numbers is None else numbers)):
             if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
-                raise InputError(
-                    f"{name}={shown(start)}: give a mapping from names to starting values."
-                )
+                raise InputError(name, "give a mapping from names to starting values.", start)
             kinds = (int, float, list) if start is columns else (int, float)
             if not all(isinstance(x, kinds) for x in start.values()):
-                raise InputError(
-                    f"{name}={shown(start)}: every starting value must be a number, or a list of "
-                    "numbers for a column of rows. NaN is allowed."
-                )
+                advice = "every starting value must be a number, or a list of numbers for a column."
+                raise InputError(name, f"{advice} NaN is allowed.", start)
         check_function("learn", learn, "(memory, visit) that updates the memory")
-        if rescale is not None:
-            check_function("rescale", rescale, "(memory, scale, shift) that changes the memory")
-        self._rescale = rescale
         self._start = {name: np.asarray(start, np.float64) for name, start in columns.items()}
         self._learn = learn
         self.columns: dict[str, FloatArray] = {
@@ -199,12 +187,6 @@ class Memory:
             self._index = Index(self._index.ids[:known])
             raise
         self.step += 1
-
-    def rescale(self, scale: float, shift: float) -> None:
-        """Rescales the state as if each success u had been scale * u + shift. Call it between
-        steps."""
-        if self._rescale is not None:
-            self._rescale(self, scale, shift)
 
     def _unexpected(
         self, columns: Mapping[str, FloatArray], numbers: Mapping[str, float]

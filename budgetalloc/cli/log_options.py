@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetalloc.cli.argument_types import weighted
-from budgetalloc.logs.ledger import KINDS, Ledger, read_log
+from budgetalloc.logs.ledger import Ledger, read_log
 
 __all__ = ["LOG", "bar", "opened", "reading_options"]
 
@@ -25,8 +25,6 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
     """Adds the options that say which log to read and how. `opened` takes their values."""
     to.add_argument("log", type=Path, metavar=name, help=LOG)
     add = to.add_argument_group("reading the log").add_argument
-    kinds = f"the format, if it is not recognised: {', '.join(KINDS)}"
-    add("--kind", choices=(*KINDS, "counts", "dataset"), metavar="KIND", help=kinds)
     add("--step", metavar="COLUMN", help="the column of steps")
     add("--prompt", "--prompt-id", metavar="COLUMN", help="the column that names prompts")
     reward = "the column of the reward; repeatable: the reward is then the weighted sum"
@@ -45,7 +43,7 @@ def reading_options(to: argparse.ArgumentParser, name: str) -> None:
 def opened(args: argparse.Namespace, **instead: Any) -> Ledger:
     """Reads the log with the options of `reading_options`; `instead` has values for options that
     were not given."""
-    asked = {name: getattr(args, name) for name in ("kind", "step", "prompt", "success", "length")}
+    asked = {name: getattr(args, name) for name in ("step", "prompt", "success", "length")}
     asked["reward_range"] = args.reward_range and tuple(args.reward_range)
     if args.reward:
         (column, weight), *others = args.reward

@@ -154,23 +154,20 @@ class AdaptiveRolloutWorker:
         self._last_progress, self._doing = 0.0, ""
 
     def _check_policy(self) -> None:
-        options = self.options
+        options, candidates = self.options, self.options.bounds.candidates
         what = "quotas" if options.mixture is None else "mixture"
-        if self.policy.plan:
-            raise UnsupportedError(
-                f"{self.policy} has a plan: give the worker the rollouts of each step, "
-                "rollouts_per_step=, and a policy without a plan."
-            )
-        if isinstance(options.cost, Mapping):
-            raise UnsupportedError(
-                f"cost={dict(options.cost)}: the worker's rollouts report no costs. Use "
-                "cost='tokens', or GRPOTrainer with AdaptiveGRPOCallback."
-            )
-        if options.domain is not None and options.bounds.candidates != "all":
-            raise UnsupportedError(
-                f"{what} with candidates={options.bounds.candidates}: the worker's candidates "
-                "cycle through the dataset without regard to domains. Use candidates='all'."
-            )
+        refused = {
+            f"{self.policy} has a plan: give the worker the rollouts of each step, "
+            "rollouts_per_step=, and a policy without a plan.": self.policy.plan,
+            f"cost={options.cost!r}: the worker's rollouts report no costs. Use cost='tokens', or "
+            "GRPOTrainer with AdaptiveGRPOCallback.": isinstance(options.cost, Mapping),
+            f"{what} with candidates={candidates}: the worker's candidates cycle through the "
+            "dataset without regard to domains. Use candidates='all'.": options.domain is not None
+            and candidates != "all",
+        }
+        for text, applies in refused.items():
+            if applies:
+                raise UnsupportedError(text)
 
     def attach(self, trainer: Any) -> None:
         """Takes model, dataset, tokenizer and sampling parameters from the trainer. Its checkpoints
@@ -503,23 +500,20 @@ def _as_messages(role: str, content: Any) -> list[dict[str, Any]]:
 def _check_trainer(trainer: Any, prompts: Prompts) -> None:
     """Raises for a dataset or a setting of the trainer that the worker does not support."""
     dataset = trainer.train_dataset
-    if not prompts.indexable:
-        raise UnsupportedError(
-            f"The train dataset is a {type(dataset).__name__}, from which the policy cannot choose "
-            "rows. Pass a datasets.Dataset."
-        )
-    if {"image", "images", "environment"} & set(dataset.column_names):
-        raise UnsupportedError(
-            f"The train dataset has the columns {dataset.column_names}: AdaptiveRolloutWorker "
-            "supports neither images nor environments. Train with GRPOTrainer and "
-            "AdaptiveGRPOCallback instead."
-        )
-    if getattr(trainer, "_lora_sync", False):
-        raise UnsupportedError(
-            "TRL loads each version of the LoRA adapter into the vLLM server under a new name, "
-            "which this worker does not use. Start the server without --enable-lora: TRL then "
-            "sends the merged weights."
-        )
+    columns = getattr(dataset, "column_names", None) or []
+    unseen = {"image", "images", "environment"} & set(columns)
+    refused = {
+        f"The train dataset is a {type(dataset).__name__}, from which the policy cannot choose "
+        "rows. Pass a datasets.Dataset.": not prompts.indexable,
+        f"The train dataset has the columns {columns}: AdaptiveRolloutWorker supports neither "
+        "images nor environments. Train with GRPOTrainer and AdaptiveGRPOCallback instead.": unseen,
+        "TRL loads each version of the LoRA adapter into the vLLM server under a new name, which "
+        "this worker does not use. Start the server without --enable-lora: TRL then sends the "
+        "merged weights.": getattr(trainer, "_lora_sync", False),
+    }
+    for text, applies in refused.items():
+        if applies:
+            raise UnsupportedError(text)
     if trainer._epoch_stop_groups is not None:
         raise InputError(
             "AsyncGRPOConfig has no max_steps: TRL would count groups of any size as an epoch's "

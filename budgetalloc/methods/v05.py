@@ -46,7 +46,7 @@ class _PooledEstimator(BetaEstimator):
     def check_restored(self) -> None:
         super().check_restored()
         if min(self.prior_now) <= 0:
-            raise InputError("prior_now", "holds a number that is not positive.")
+            raise InputError(f"prior={self.prior_now} is not two positive numbers")
 
 
 @method("in rounds", "a description", of_rates=True)

@@ -206,20 +206,6 @@ def test_a_state_without_one_of_the_numbers_is_another_policys():
         counting().load_state_dict(state)
 
 
-def test_a_method_rescales_what_is_in_units_of_success():
-    def rescale(memory, scale, shift):
-        memory.columns["last"] = scale * memory.columns["last"] + shift
-
-    memory = Memory({"last": 0.5}, nothing, rescale=rescale)
-    memory.observe(["a"], np.array([1.0]))
-    memory.tick()
-    memory.rescale(0.5, 0.125)
-    assert memory.recall(["a"])["last"].tolist() == [0.375]
-    counting().rescale(0.5, 0.125)  # nothing in such units
-    with pytest.raises(InputError, match="rescale=3"):
-        Memory({}, nothing, rescale=3)
-
-
 def test_a_value_that_is_no_state_is_refused():
     for wrong in (None, {1: 2}):
         with pytest.raises(StateError, match="give what `state_dict"):

@@ -9,6 +9,7 @@ import tempfile
 import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -177,7 +178,14 @@ HOSTILE = [None, True, -1, 2**62, 10**400, 0.5, float("nan"), float("inf"), -flo
 HOSTILE += [{}, {"a": 1}, [1, 2], [[1, 2], [3]], ["a", "a"], [["a"], [1]], np.zeros(0), np.zeros((2, 2))]
 HOSTILE += [np.full(2, np.nan), np.full(2, -1.0), np.full(2, np.inf), np.array(["x", "y"]), np.array([1j, 2j])]
 HOSTILE += [np.zeros((2, 2), dtype=bool)]
-BUILD = [memory_policy, ba.methods.v05, ba.methods.pvpo, ba.methods.cero, ba.adaptive]
+BUILD = [
+    memory_policy,
+    ba.methods.v05,
+    ba.methods.pvpo,
+    ba.methods.cero,
+    partial(ba.methods.dump, domain_of=str),
+    ba.adaptive,
+]
 
 
 def damage(state, draw):

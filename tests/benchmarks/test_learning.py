@@ -18,7 +18,7 @@ import table
 from twice import twice
 from verdict import rivals, verdict
 
-from budgetalloc.offline.curves import share_reached
+from budgetalloc.offline.intervals import share_reached
 
 FOLDER = Path(table.__file__).parent
 STEPS_150 = 150 * 256  # rollouts

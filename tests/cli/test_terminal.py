@@ -56,7 +56,7 @@ def test_a_console_of_any_encoding_and_ids_with_escape_codes(command, encoding, 
     [
         ["report", f"none{ESCAPE}"],
         ["report", "x", "--policy", f"none{ESCAPE}"],
-        ["report", "x", "--kind", ESCAPE],
+        ["report", "x", "--step", ESCAPE],
         ["replay", "x", "--reward", f"{ESCAPE}=y"],
         ["recipe", "x", ESCAPE],
         ["demo", "--config", f"none{ESCAPE}"],

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 import budgetalloc as ba
-from budgetalloc.logs.constant_scores import constant_scores
+from budgetalloc.logs.completions import constant_scores
 from budgetalloc.report import as_text, report
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.cli.__main__ import main
-from budgetalloc.logs.ledger import COLUMNS, KINDS, read_log
+from budgetalloc.logs.ledger import COLUMNS, read_log
 
 FILES = Path(__file__).parent / "kinds" / "files"
 fuzzed = settings(
@@ -150,7 +150,6 @@ asked = st.fixed_dictionaries(
         "reward": st.sampled_from(["reward", "score", "low", "completion", {"reward": 1, "score": 2.0}]),
         "success": st.sampled_from(["reward", "success", "score", "prompt"]),
         "reward_range": st.just((0, 2)),
-        "kind": st.sampled_from(KINDS),
         "step": st.sampled_from(["step", "id", "x"]),
         "length": st.sampled_from(["length", "id"]),
     },
@@ -165,7 +164,7 @@ def test_json_lines(tmp_path, data, name, options, packed):
     path = tmp_path / ("1.jsonl.gz" if packed else "1.jsonl")
     path.write_bytes(data.draw(damaged_bytes(content)) if data.draw(st.booleans()) else content)
     outcome(path, **options)
-    if "kind" not in options:
+    if True:
         outcome(tmp_path, **options)
 
 
@@ -199,7 +198,7 @@ def test_a_damaged_ledger_is_reported(tmp_path, data):
 def test_records_that_may_be_no_ledger_are_reported(tmp_path, content):
     path = tmp_path / "ledger.jsonl"
     path.write_bytes(content.encode("utf-8", "surrogatepass"))
-    shown(path, "--kind", "ledger")
+    shown(path)
 
 
 # Tables

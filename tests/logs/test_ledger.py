@@ -52,7 +52,7 @@ def test_a_frame_is_as_good_as_a_file(tmp_path):
     other.rename(columns={"task": "task_id"}).to_csv(tmp_path / "c.csv", index=False)
     read = ba.Ledger.read(tmp_path / "c.csv", **named | {"prompt": "task_id"})
     pd.testing.assert_frame_equal(read.frame, ledger.frame)
-    assert report.measure(ledger).rollouts == 3  # a rollout without a reward is not counted
+    assert report.report(ledger, policies=()).rollouts == 3  # a rollout without a reward is not counted
 
 
 def test_steps_out_of_order_are_sorted_and_rewards_mapped():

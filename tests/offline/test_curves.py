@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budgetalloc.errors import InputError
-from budgetalloc.offline.curves import reached, share_reached
+from budgetalloc.offline.intervals import reached, share_reached
 
 
 def test_a_level_is_first_reached_on_the_line_between_two_points():

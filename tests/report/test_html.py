@@ -1,5 +1,7 @@
 """The page of a report: self-contained and escaped, and opened in a real headless browser, narrow, dark and printed."""
 
+import base64
+import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -7,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import image
 
 from budgetalloc import Ledger
 from budgetalloc.report import as_text, report
-from budgetalloc.report.html import as_html
+from budgetalloc.report.html import COLORS, areas, as_html
 
 EVIL = [
     "<script>document.title='broken'</script>",
@@ -78,7 +81,7 @@ def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
     assert [tag for tag, _ in tags].count("h2") == 5
     loaded = [attrs.get(key) for _, attrs in tags for key in ("src", "href", "xlink:href", "srcset") if key in attrs]
     assert loaded[0] == "data:,"
-    assert len(loaded) == 8
+    assert len(loaded) == 7
     assert all(address.startswith("data:image/png;base64,") for address in loaded[1:])
     assert not any(name.startswith("on") for _, attrs in tags for name in attrs)
     assert "url(" not in text
@@ -86,9 +89,21 @@ def test_nothing_is_loaded_and_no_text_of_the_log_becomes_markup(text):
 
 
 def test_the_page_says_what_the_report_says(text):
-    for said in ("gave no gradient", "What could be predicted?", "What a replay can and cannot show", "thompson"):
+    for said in ("gave no gradient", "What could be predicted?", "It cannot show what the language model", "thompson"):
         assert said in text
     assert "Not replayed: no policy was named." in as_html(report(run(), policies=()))
+
+
+def test_areas_are_in_proportion_to_the_shares():
+    time = [{"first": 0.0, "last": 9.0, "mixed": 0.75, "single": 0.25}]
+    address = areas(time, ["mixed", "single"]).removeprefix("data:image/png;base64,")
+    shown = (image.imread(io.BytesIO(base64.b64decode(address)))[:, :, :3] * 255).round().astype(int)
+
+    def share(color):
+        wanted = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
+        return float((np.abs(shown - wanted).max(axis=2) < 12).mean())
+
+    assert share(COLORS["mixed"]) == pytest.approx(3 * share(COLORS["single"]), rel=0.1)
 
 
 def test_lone_surrogates_are_replaced():
@@ -129,7 +144,7 @@ def test_the_prompts_are_shown_as_text(page):
     shown = page.locator("td.name").all_inner_texts()
     assert EVIL[0] in shown
     assert any(text.startswith("<img src=") for text in shown)
-    assert page.locator("img").count() == 7  # those of the page: none of the log
+    assert page.locator("img").count() == 6  # those of the page: none of the log
     assert page.evaluate("[...document.images].every(x => x.complete && x.naturalWidth > 400)")
 
 
@@ -138,7 +153,7 @@ def test_the_plots_fit_the_screen(page, width, columns):
     page.set_viewport_size({"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [box.bounding_box() for box in page.locator("img").all()]
-    assert len(boxes) == 7
+    assert len(boxes) == 6
     for box in boxes:
         assert box["width"] > 0.4 * width / columns
         assert box["height"] > 60
@@ -182,8 +197,6 @@ def test_it_prints(page):
 
 def test_the_areas_have_the_colours_of_the_legend(page, tmp_path):
     """In the screenshot of the first picture there is a large area of each colour of the legend."""
-    from matplotlib import image
-
     page.set_viewport_size({"width": 390, "height": 800})
     page.locator("figure img").first.screenshot(path=tmp_path / "plot.png")
     pixels = (image.imread(tmp_path / "plot.png")[:, :, :3] * 255).round().astype(int)

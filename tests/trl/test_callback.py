@@ -5,7 +5,6 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from conftest import SAVES, AroundSteps, Watched, attach, logged, low_digit, rows, same_weights, trained, weights
 from datasets import Dataset
 
@@ -85,21 +84,6 @@ def test_whitened_advantages_count_the_tokens_of_each_rollout(build, baseline, s
     assert uneven
 
 
-def test_rollouts_that_only_measure_train_nothing(build):
-    """12 prompts of 8 rollouts: three steps of 32 leave the weights unchanged, the fourth changes them."""
-    trainer = build(rows(12), max_steps=4, per_device_train_batch_size=32)
-    seen, before = Watched(trainer), []
-    step = trainer._compute_loss
-    trainer._compute_loss = lambda *a: before.append(trainer.model.lm_head.weight.detach().clone()) or step(*a)
-    trained(trainer, ba.methods.spo(offline=8))
-    assert all(set(Counter(prompts).values()) == {8} for prompts in seen.prompts[:3])
-    assert len({x for prompts in seen.prompts[:3] for x in prompts}) == 12
-    assert all(not batch["advantages"].any() for batch in seen.batches[:3])
-    assert seen.batches[3]["advantages"].any()
-    assert all(torch.equal(before[0], each) for each in before[1:4])
-    assert not torch.equal(before[0], trainer.model.lm_head.weight)
-
-
 def test_defaults_are_what_the_policy_asks_for(build):
     options = AdaptiveGRPOCallback(build()).options
     assert (options.bounds.candidates, options.baseline) == ("all", "posterior")
@@ -130,39 +114,19 @@ def test_candidates(build, begun):
 def test_metrics_and_completions_table(build, ledger):
     trainer = build(max_steps=3, per_device_train_batch_size=32, log_completions=True, scale_rewards="none")
     trained(trainer, ba.thompson(), scale="none", ledger=ledger)
-    log = ba.Ledger.read(ledger)
-    for step, entry in enumerate(e for e in trainer.state.log_history if "loss" in e):
-        here = log.frame.step.to_numpy() == step
-        groups = {}
-        for name, reward in zip(
-            np.array(log.frame.prompt.tolist())[here], log.frame.reward.to_numpy()[here], strict=True
-        ):
-            groups.setdefault(name, []).append(reward)
-        shares = {"mixed": 0, "all_pass": 0, "all_fail": 0, "single": 0, "tied": 0}
-        for g in groups.values():
-            kind = "mixed" if len(set(g)) > 1 else "single" if len(g) == 1 else "all_pass" if g[0] == 1 else "all_fail"
-            shares[kind] += len(g) / here.sum()
-        assert {k: entry[f"budgetalloc/frac_{k}"] for k in shares} == pytest.approx(shares)
-        assert entry["budgetalloc/prompts"] == len(groups)
-        sizes = [len(g) for g in groups.values()]
-        shown = [entry[f"budgetalloc/count/{k}"] for k in ("min", "mean", "max")]
-        assert shown == [min(sizes), np.mean(sizes), max(sizes)]
-        brier = np.mean((log.frame.predicted.to_numpy() - log.frame.reward.to_numpy())[here] ** 2)
-        assert entry["budgetalloc/brier"] == pytest.approx(brier, abs=1e-5)
+    entries = [entry for entry in trainer.state.log_history if "loss" in entry]
+    for (step, taken), entry in zip(ba.Ledger.read(ledger).frame.groupby("step"), entries, strict=True):
+        groups = taken.groupby("prompt").reward
+        equal = (groups.transform("nunique") == 1) & (groups.transform("size") > 1)
         assert "frac_reward_zero_std" not in entry  # TRL treated each row as a group
-        assert entry["budgetalloc/frac_reward_zero_std"] == pytest.approx(
-            sum(len(g) for g in groups.values() if len(set(g)) == 1 < len(g)) / here.sum()
-        )
+        assert entry["budgetalloc/frac_reward_zero_std"] == pytest.approx(equal.mean())
+        assert entry["budgetalloc/prompts"] == groups.ngroups
+        assert entry["budgetalloc/count/max"] == groups.size().max()
+        assert entry["budgetalloc/brier"] == pytest.approx(np.mean((taken.predicted - taken.reward) ** 2), abs=1e-5)
         assert 0 < entry["budgetalloc/seconds"] < 1
-        assert 0 <= entry["budgetalloc/frac_mixed_predicted"] <= 1
         table = pd.read_parquet(f"{trainer.args.output_dir}/completions/completions_{step + 1:05d}.parquet")
         expected = ba.group_advantages(table["low_digit"].to_numpy(), table["prompt"].tolist(), "group", "none")
         assert table["advantage"].to_numpy() == pytest.approx(expected, abs=1e-6)
-        assert log.frame.length.to_numpy()[here].min() >= 1
-        assert (
-            log.frame.groupby(["step", "prompt"]).prompt.transform("size").to_numpy()[here]
-            == [len(groups[name]) for name in np.array(log.frame.prompt.tolist())[here]]
-        ).all()
 
 
 WRAPPED = ("_generate_and_score_completions", "_calculate_rewards", "_generate", "_save_checkpoint", "train")

@@ -54,11 +54,6 @@ def test_another_dataset_is_refused_unless_allowed(saved, build):
     assert resume(build, data=rows(30), allow_dataset_change=True).policy.estimator.step == 6
 
 
-def test_another_seed_is_refused(saved, build):
-    with pytest.raises(ba.StateError, match=r"saved with seed=0, this policy has seed=1"):
-        resume(build, policy=ba.adaptive(seed=1))
-
-
 def test_damaged_and_foreign_files_are_refused(saved, state_file, build):
     whole = state_file.read_bytes()
     for content in (whole[: len(whole) // 2], b"", b"something else", pickle.dumps({"meta": 1})):

@@ -156,12 +156,6 @@ def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build
 # --- a run restarted ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_restarted_from_zero_counts_once_in_the_ledger(build, ledger):
-    for steps in (3, 2):
-        trained(build(max_steps=steps), ba.uniform(), ledger=ledger)
-    assert Counter(ba.Ledger.read(ledger).frame.step.tolist()) == {0: 16, 1: 16}
-
-
 def test_an_overwritten_checkpoint_that_is_half_old_is_incomplete(build):
     """A new run in the folder of an older run is stopped while it overwrites a checkpoint."""
     trainer = trained(build(max_steps=2, **SAVES)).trainer
@@ -204,15 +198,6 @@ def test_resuming_from_an_incomplete_checkpoint_is_refused(build, tmp_path):
     half.rmdir()
     with pytest.raises(ValueError, match="No valid checkpoint found"):  # what transformers says
         trainer.train(resume_from_checkpoint=True)
-
-
-def test_a_callback_that_was_removed_is_not_in_checkpoints(build):
-    trainer = build(max_steps=2, save_strategy="steps", save_steps=2)
-    trainer.remove_callback(attach(trainer, ba.thompson(seed=1)))
-    trained(trainer, ba.thompson(seed=2))
-    state, _ = ba.load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
-    assert (state["seed"], state["step"]) == (2, 2)
-    assert has_its_own_methods(trainer)
 
 
 class Remove(TrainerCallback):
@@ -271,11 +256,6 @@ def test_the_state_of_another_policy_warns(build, saved, caplog):
     assert callback.policy.estimator.step == 4
     said = f"was saved by the policy {ba.thompson(discount=1.0, idle=1.0)}, and this trainer has {ba.knapsack()}"
     assert said in caplog.text
-
-
-def test_the_state_of_another_policy_is_refused_if_it_lacks_a_part_of_this_ones(build, saved):
-    with pytest.raises(ba.StateError, match="is damaged, or another policy saved it"):
-        resumed(build, ba.methods.cero())
 
 
 def test_prompts_removed_from_the_dataset_are_not_offered_and_not_forgotten(build, saved):

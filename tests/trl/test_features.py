@@ -46,18 +46,6 @@ def test_features_of_other_columns_are_refused_before_training(build):
         attach(build(described_rows()), features="difficulty")
 
 
-def test_advantages_do_not_lean_from_the_first_step_on(build):
-    trainer = build(described_rows(), max_steps=8, learning_rate=0.0)
-    trained(trainer, features="half")
-    lean = [
-        entry["budgetalloc/advantage/lean"]
-        for entry in trainer.state.log_history
-        if "budgetalloc/advantage/lean" in entry
-    ]
-    assert len(lean) == 8
-    assert abs(sum(lean)) / 8 < 0.5
-
-
 def test_hidden_states_of_the_policy_model_are_features(build, caplog):
     trainer = build(described_rows(), max_steps=2)
     with caplog.at_level("INFO", "budgetalloc"):

@@ -7,7 +7,7 @@ from conftest import logged, same_weights, trained, weights
 import budgetalloc as ba
 from budgetalloc.methods.table import METHODS
 
-STEPS = 3
+STEPS = 2
 MEASURING = ("adarft", "sgpo", "a_star_po")
 
 

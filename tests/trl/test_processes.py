@@ -101,16 +101,6 @@ def test_every_process_learns_from_the_rewards_of_all(folder, seen, name, where)
         np.testing.assert_array_equal(many.frame[column], one.frame[column])
 
 
-@pytest.mark.parametrize("name", ["uniform", "costs"])
-def test_a_shadow_watches_in_several_processes(seen, name):
-    """Its metrics equal those of one process: they are compared below, with all others."""
-    logs = seen["2"][0][name]["logs"]
-    assert len(logs) > 1
-    for entry in logs:
-        assert entry["budgetalloc/shadow/errors"] == 0
-        assert {"budgetalloc/shadow/overlap", "budgetalloc/shadow/advantage/rms"} <= entry.keys()
-
-
 @pytest.mark.parametrize(("name", "where"), SEVERAL)
 def test_rows_are_shared_evenly_and_tokens_counted_together(seen, name, where):
     alone = seen["1"][0][name]["batches"]

@@ -46,19 +46,9 @@ def test_each_row_of_a_prompt_is_rolled_out(build, caplog, candidates):
     assert caplog.text.count("6 prompts of the train dataset have several rows, 24 of its 24 rows") == 1
 
 
-def test_groups_of_one_reach_every_row(build):
-    seen, _ = seen_answers(build, ba.adaptive(), answers(texts=2, each=3), 12, candidates="all")
-    assert len(seen) == 6
-
-
 def test_uniform_trains_on_what_trl_trains_on(build, caplog):
     assert seen_answers(build, ba.uniform(), answers()) == seen_answers(build, None, answers())
     assert "several rows" not in caplog.text  # nothing is merged
-
-
-def test_rows_of_different_prompts_cause_no_message(build, caplog):
-    seen_answers(build, ba.knapsack(), answers(texts=24, each=1), 1, candidates="all")
-    assert "several rows" not in caplog.text
 
 
 @pytest.mark.parametrize("policy", [ba.uniform, ba.knapsack, ba.adaptive])

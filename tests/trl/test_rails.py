@@ -61,9 +61,3 @@ def test_a_healthy_run_never_falls_back(build, caplog):
     assert of_steps(callback, "fallback") == [0.0] * 60
     assert callback.session.part(Rails).uniform is False
     assert "uniform" not in caplog.text
-
-
-def test_uniform_has_no_rails(build):
-    callback = run(build, ba.uniform(), 2)
-    assert not any(isinstance(part, Rails) for part in callback.session.parts)
-    assert of_steps(callback, "fallback") == []

@@ -5,7 +5,6 @@ import re
 import string
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import trl
@@ -197,33 +196,6 @@ def test_an_environment_is_reset_with_its_own_row(build):
     assert trainer.reward_weights.tolist() == [0.25, 1.0]
     assert len(seen) == 32
     assert all(name == task for name, task in seen)
-
-
-def test_environments_chosen_by_a_column(build):
-    class Other(Board):
-        def pick(self, n: int) -> str:
-            """
-            Picks.
-
-            Args:
-                n: What.
-            """
-            return f"{self.task}:{n}"
-
-        def get_reward(self):
-            return 0.5
-
-    trainer = chatting(
-        build,
-        conversations(board=lambda n: [n], environment=lambda n: ["even", "odd"][n % 2]).remove_columns("prompt"),
-        [],
-        {"environment_factory": {"even": Board, "odd": Other}},
-    )
-    callback, made = train(trainer)
-    assert_in_place(trainer, callback, made)
-    for each in made:
-        for row, (even, odd) in zip(each.scored, each.rewards_RF, strict=True):
-            assert np.isnan(odd) if row["environment"] == "even" else (np.isnan(even) and odd == 0.5)
 
 
 @pytest.mark.parametrize("data", [conversations(board=lambda n: [n]).remove_columns("prompt_id"), None])

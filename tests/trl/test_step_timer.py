@@ -62,23 +62,6 @@ def test_only_the_time_between_the_events_of_a_step_is_counted(handler, now, eva
     assert "call_event" not in vars(handler)
 
 
-def test_an_error_stops_the_clock(handler, now):
-    clock = Clock(lambda: now[0])
-    with pytest.raises(KeyError), timed_steps(handler, clock):
-        step(handler, now, {"on_pre_optimizer_step": "raise"})
-    assert not clock.running
-    assert "call_event" not in vars(handler)
-
-
-def test_a_clock_that_the_trainer_left_running_is_stopped(handler, now):
-    """This happens after an error between two events of a step."""
-    clock = Clock(lambda: now[0])
-    with timed_steps(handler, clock):
-        handler.call_event("on_step_begin", None, None, None)
-        assert clock.running
-    assert not clock.running
-
-
 def test_a_step_ends_when_the_device_has_ended(handler, now, monkeypatch):
     """Kernels that are still queued belong to the step."""
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)

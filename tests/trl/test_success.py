@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import SAVES, AroundSteps, Watched, attach, logged, low_digit, rows, same_weights, trained, weights
+from conftest import SAVES, AroundSteps, Watched, attach, logged, low_digit, same_weights, trained, weights
 
 import budgetalloc as ba
 
@@ -183,36 +183,6 @@ def test_beliefs_and_ledger_hold_success_and_advantages_the_total(build, ledger,
         rows = log.frame[log.frame.step == step]
         right_R = ba.group_advantages(rows.reward.to_numpy(), rows.prompt.tolist(), "group", "none")
         np.testing.assert_allclose(np.sort(advantages_R), np.sort(right_R), atol=1e-5)
-
-
-@pytest.mark.parametrize("attached", [{}, {"reward_range": (0.0, 800.0)}])
-def test_a_range_that_is_too_wide_does_not_turn_advantages_negative(build, attached):
-    rng = np.random.default_rng(0)
-
-    def binomial(completions, **_):
-        return rng.binomial(8, 0.5, len(completions)).astype(float).tolist()
-
-    config = {"per_device_train_batch_size": 32, "max_steps": 8, "learning_rate": 0.0}
-    seen = Watched(trainer := build(rows(40), binomial, **config))
-    trained(trainer, **attached)
-    assert 0.3 < np.mean(np.concatenate(advantages(seen)) < 0) < 0.7
-
-
-def test_metrics_of_groups_of_one(build):
-    trainer = trained(build(rows(400), per_device_train_batch_size=32, max_steps=3), ba.policies.sampled()).trainer
-    entries = [entry for entry in trainer.state.log_history if "loss" in entry]
-    for entry in entries:
-        if entry["budgetalloc/prompts"] == 32:  # every group is one
-            assert (entry["budgetalloc/frac_mixed"], entry["budgetalloc/frac_single"]) == (0.0, 1.0)
-            assert not {"budgetalloc/count/max", "frac_reward_zero_std"} & set(entry)
-            assert "budgetalloc/frac_reward_zero_std" not in entry
-        assert 0 <= entry["budgetalloc/advantage/share_negative"] <= 1
-        assert entry["budgetalloc/advantage/frac_nonzero"] == 1.0
-        assert entry["budgetalloc/advantage/mean_abs"] > 0
-        assert 0 < entry["budgetalloc/brier_pool_mean"] < 1
-        assert entry["budgetalloc/explained"] < 1
-    assert 32 in logged(trainer, "budgetalloc/prompts")
-    assert logged(trainer, "budgetalloc/pool_met")[:2] == [0.0, entries[0]["budgetalloc/prompts"] / 400]
 
 
 @pytest.mark.parametrize(

@@ -159,13 +159,6 @@ def test_accumulation_and_reuse(build, accumulation, per_generation, iterations)
         assert {int(batch["num_items_in_batch"]) for batch in each.learned} == {tokens}
 
 
-def test_a_generation_batch_size_instead_of_steps(build):
-    trainer = build(reward=even_sum, per_device_train_batch_size=4, generation_batch_size=24, max_steps=7)
-    callback, made = train(trainer)
-    assert_in_place(trainer, callback, made)
-    assert [len(each.rows) for each in made] == [24, 24]
-
-
 def log_probabilities(model, batch):
     """The log-probability of each completion token, from a separate forward pass."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)

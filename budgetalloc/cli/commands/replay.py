@@ -17,8 +17,8 @@ from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.report.json_report import plain
-from budgetalloc.report.policy_replays import LIMITS, POLICIES, unit_rewards
+from budgetalloc.report.replays import LIMITS, POLICIES, unit_rewards
+from budgetalloc.report.summary import plain
 
 __all__ = ["HEADS", "MEANING", "SHARES", "as_text", "chosen", "run", "terms", "with_unit_rewards"]
 

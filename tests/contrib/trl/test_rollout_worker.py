@@ -91,12 +91,8 @@ def finish(worker, trainer, **how):
 
 def steps_of(path):
     """For each step, the prompts and the rewards of its rollouts."""
-    log = ba.Ledger.read(path)
-    ids_R = np.array(log.frame.prompt.tolist())
-    return [
-        (ids_R[log.frame.step.to_numpy() == at].tolist(), log.frame.reward.to_numpy()[log.frame.step.to_numpy() == at])
-        for at in np.unique(log.frame.step.to_numpy())
-    ]
+    steps = ba.Ledger.read(path).frame.groupby("step")
+    return [(rows.prompt.tolist(), rows.reward.to_numpy()) for _, rows in steps]
 
 
 def assert_right(worker, server, ledger, shadow, baseline, scale):
@@ -149,7 +145,7 @@ def test_beliefs_learn_success_and_the_range_is_learned(build, ledger):
     advantages_R = np.array([sample.advantage for sample in worker.samples])
     assert 0.2 < np.mean(advantages_R < 0) < 0.8
     again = AdaptiveRolloutWorker(reward_funcs=[low_digit, form], success="form")
-    with pytest.raises(ba.StateError, match=r"this trainer's about form=1. Pass success="):
+    with pytest.raises(ba.StateError, match=r"this trainer's about form. Pass success="):
         build(again, max_steps=3).train(resume_from_checkpoint=f"{trainer.args.output_dir}/checkpoint-1")
 
 
@@ -322,17 +318,6 @@ def test_beliefs_are_saved_in_checkpoints_and_restored(build, tmp_path, ledger):
     assert np.array_equal(begun[0]["evidence"], saved["evidence"])
     assert {len(ids) for ids, _ in steps_of(ledger)} == {16}
     assert len(steps_of(ledger)) == again.policy.estimator.step > saved["step"]
-
-
-def test_features_describe_the_prompts_of_the_trainer(build, tmp_path, ledger):
-    earlier = tmp_path / "earlier.csv"
-    earlier.write_text("step,prompt_id,reward\n" + "".join(f"0,{n},{n % 2}\n" for n in range(24)))
-    worker = AdaptiveRolloutWorker(reward_funcs=low_digit, ledger=ledger, features=["text", earlier])
-    build(worker, max_steps=2, save_strategy="steps", save_steps=2).train()
-    assert worker.session.policy is worker.policy
-    assert worker.policy.estimator.features.count > 1
-    saved, _ = load_state(tmp_path / "run" / "checkpoint-2" / STATE_FILE)
-    assert abs(saved["weights"][1:]).max() > 0
 
 
 def test_a_budget_that_varies_over_the_run_continues_after_a_resume(build, tmp_path, ledger):

@@ -409,15 +409,6 @@ def test_recompute_trains_on_the_stored_response_as_if_it_were_on_policy(build, 
     assert sum(logged(run.trainer, "budgetalloc/reused")) == replaced
 
 
-def test_a_stored_correct_response_has_a_positive_advantage_under_the_posterior_baseline(build):
-    buffer = CorrectResponseBuffer(option="recompute", seed=1)
-    options = {"candidates": 1, "baseline": "posterior"}
-    run = Run(build, buffer, ba.adaptive(seed=1), options, **{**SAME_PROMPTS, "max_steps": 3}).train()
-    back = [(batch, row) for batch, swap in zip(run.batches, run.chosen, strict=True) for row in swap.rows.tolist()]
-    assert len(back) > 0
-    assert all(batch["advantages"][row] > 0 for batch, row in back)
-
-
 @pytest.mark.parametrize("success", [None, 2.0], ids=["chosen", "threshold"])
 def test_correct_responses_are_those_with_success(build, success):
     """With a point for the format every total is above 1/2, so the total cannot say what is correct."""
@@ -500,10 +491,6 @@ def refused(trainer, match, buffer=None, error=ba.UnsupportedError):
         AdaptiveGRPOCallback(trainer, ba.uniform(), buffer=buffer or SelectiveSampleBuffer())
 
 
-def test_other_objects_are_refused(build):
-    refused(build(), "buffer='selective': pass a SelectiveSampleBuffer", "selective", ba.InputError)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "match"),
     [
@@ -518,12 +505,6 @@ def test_trainers_that_a_buffer_does_not_support_are_refused(build, monkeypatch,
     """Sets the attributes that TRL sets for such a trainer, most of which cannot be built here."""
     monkeypatch.setattr(trainer := build(), name, value)
     refused(trainer, f"buffer= does not work with .*{match}.*without a buffer")
-
-
-def test_vllm_without_a_correction_is_supported(build, monkeypatch):
-    monkeypatch.setattr(trainer := build(), "use_vllm", True)
-    monkeypatch.setattr(trainer, "vllm_importance_sampling_correction", False)
-    AdaptiveGRPOCallback(trainer, ba.uniform(), buffer=SelectiveSampleBuffer())
 
 
 def test_several_processes_and_a_synced_reference_model_are_refused(build, monkeypatch):

@@ -9,9 +9,9 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.logs.progress import Progress, ProgressWriter, read_progress
-from budgetalloc.report import comparison_report as pages
+from budgetalloc.report import comparison as pages
 from budgetalloc.report import report
-from budgetalloc.report.run_comparison import Side, levels
+from budgetalloc.report.comparison import Side, levels
 
 
 def run(path, rates, *, held_out=None, seconds=2.0, size=40):
@@ -76,14 +76,14 @@ def test_unknown_seconds_are_null_and_named(tmp_path):
 def test_levels_are_shares_of_the_way_to_the_reward_that_both_reached(tmp_path):
     one = side(run(tmp_path / "a.jsonl", [0.5] * 6))
     curves = [[(0.0, 0.25), (8.0, 0.75)], [(0.0, 0.5), (8.0, 1.0)]]
-    made = levels(one, one, curves)
+    made = levels([one, one], curves)
     assert [level["reward"] for level in made] == [0.5, 0.625, 0.75]
     assert [level["rollouts"] for level in made] == [[4.0, 0.0], [6.0, 2.0], [8.0, 4.0]]
 
 
 def test_a_run_that_never_rises_has_no_level(tmp_path):
     flat = side(run(tmp_path / "a.jsonl", [0.5] * 6))
-    assert levels(flat, flat, [flat.batches()] * 2) == []
+    assert levels([flat, flat], [flat.batches()] * 2) == []
     assert "No reward above the start was reached by both." in pages.as_text(pages.comparison_of(flat, flat))
 
 
