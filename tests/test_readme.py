@@ -168,12 +168,6 @@ def test_seconds_of_long_prompts_are_those_that_were_measured():
         assert cells == [f"{took[int(prompt.split()[0]), group]:.2f} ms" for group in (1, 8)]
 
 
-def test_the_readme_s_links_lead_to_files():
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README)
-    assert len(targets) > 12
-    assert [target for target in targets if not (ROOT / target).exists()] == []
-
-
 def test_what_the_readme_tells_to_type_exists():
     rules = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"\bmake ([a-z]+)\b", README)) <= set(rules)

@@ -42,8 +42,6 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     batch = session.record(trainer.state.global_step)
     output, everyones_R = batch_to_train_on(training, batch, sizes, outputs, total)
     metrics = session.end(everyones_R).metrics
-    if training.trackers is not None:
-        training.trackers.add(batch)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
     return output, batch
