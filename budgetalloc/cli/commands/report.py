@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from budgetalloc.cli.config import Config
-from budgetalloc.cli.log_options import bar, opened
+from budgetalloc.cli.reading import bar, opened
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.progress import Progress, read_progress
 from budgetalloc.report import Report, as_json, as_text, comparison, report
 from budgetalloc.report.replays import POLICIES
+from budgetalloc.training.policy_like import policy_of
 
 __all__ = ["SECONDS", "compare", "follow", "run", "summary_of"]
 
@@ -66,9 +66,9 @@ def summary_of(args: argparse.Namespace) -> Report:
         () if args.no_replay or args.follow else tuple(dict.fromkeys(args.policy or POLICIES))
     )
     for name in policies:
-        Config.of(name)  # an unknown name is an error before the log is read
+        policy_of(name)  # an unknown name is an error before the log is read
     reading = opened(args)
-    with bar("replaying", len(policies) * args.seeds, "runs") as move:
+    with bar("replaying", len(policies) * args.seeds) as move:
         return report(
             reading,
             policies=policies,

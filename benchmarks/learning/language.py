@@ -1,11 +1,9 @@
-"""The protocol of a task language: `skills` is one, the benchmarks have others."""
+"""What a task language has: `skills` of the package is one, and this folder has others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-
-__all__ = ["Grading", "Language", "Reward", "Rows"]
 
 Rows = list[dict[str, Any]]
 Reward = Callable[..., list[float]]  # with TRL's signature
@@ -13,16 +11,13 @@ Reward = Callable[..., list[float]]  # with TRL's signature
 
 @dataclass(frozen=True)
 class Grading:
-    """Reward functions that replace the language's own in training. Success stays the share of
-    right answers.
+    """Reward functions that replace the language's own in training. Success stays the share of right answers.
 
     Args:
-        functions: Maps the run's seed to its reward functions. The shares of mixed groups are about
-            the first.
+        functions: Maps the run's seed to its reward functions. The shares of mixed groups are about the first.
         weights: One for each function. The total reward is the weighted sum.
-        expected: Maps the probability of the right answer to the probability of a total of 1, if
-            the total is 0 or 1 and depends on nothing else. None otherwise: the error of baselines
-            is then unknown.
+        expected: Maps the probability of the right answer to the probability of a total of 1, if the total is 0 or 1
+            and depends on nothing else. None otherwise: there is no oracle then.
     """
 
     functions: Callable[[int], list[Reward]]
@@ -31,8 +26,7 @@ class Grading:
 
 
 class Language(Protocol):
-    """A module or an object with these names. Rows have the columns `prompt`, `prompt_id` and
-    `skill`."""
+    """A module or an object with these names. Rows have the columns `prompt`, `prompt_id` and `skill`."""
 
     WEIGHTS: Path  # the folder of a model that was pretrained on this language
     ANSWER_LENGTH: int  # characters (tokens) of the longest answer
