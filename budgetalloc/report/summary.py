@@ -293,7 +293,8 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
     kind_R, single_R = np.array(KINDS)[kind_G][group_R], (size_G == 1)[group_R]
     wasted_R = np.isin(kind_R, WITHOUT_GRADIENT)
     logged_R = frame["predicted"].between(0, 1).to_numpy()
-    predicted_R = frame["predicted"].where(logged_R, _own_predictions(frame)).to_numpy()
+    own_R = np.nan if logged_R.all() else _own_predictions(frame)
+    predicted_R = frame["predicted"].where(logged_R, own_R).to_numpy()
     error_R = np.abs(frame["success"].to_numpy() - predicted_R)
     tokens_R = frame["length"].fillna(0).to_numpy()
 
