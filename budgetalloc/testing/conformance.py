@@ -92,13 +92,8 @@ def budgets(count: int, seed: int = 0) -> list[tuple[Budget, int]]:
         cap = None if rng.random() < 0.3 else int(rng.integers(1, 25))
         smallest = int(rng.integers(1, 5)) if floor == 0 else int(rng.integers(1, floor + 1))
         try:
-            sizes: dict[str, Any] = {
-                "floor": floor,
-                "cap": cap,
-                "quantum": quantum,
-                "min_group": smallest,
-            }
-            budget = Budget(quantum * int(rng.integers(1, 61)), **sizes)
+            rollouts = quantum * int(rng.integers(1, 61))
+            budget = Budget(rollouts, floor=floor, cap=cap, quantum=quantum, min_group=smallest)
             budget.check(prompts)
         except BudgetError:
             continue

@@ -26,20 +26,6 @@ def test_the_reward_is_the_answer_and_a_coin_where_nothing_can_be_learned():
     assert sum(coins) / 4000 == pytest.approx(0.12, abs=0.03)
 
 
-def test_the_table_pairs_the_seeds_that_all_policies_have():
-    def row(policy, seed, shift):
-        end = dict.fromkeys(env.LEARNABLE, 0.5 + shift + seed / 100)
-        return {"policy": policy, "seed": seed, "steps": env.STEPS, "curve": [0.4, 0.5 + shift], "end": end}
-
-    rows = [row(name, seed, 0.2 * (name == "learn")) for name in env.POLICIES for seed in (3, 4)]
-    assert next(env.lines(rows[:-1])).startswith("1 seeds")
-    text = "\n".join(env.lines(rows))
-    assert text.startswith("2 seeds")
-    assert "0.200 (0.200 to 0.200)" in text
-    assert "`learn` less `even` by environment: solved +0.200" in text
-    assert next(env.lines(rows[:3])) == "No seed of the table has runs of all policies yet."
-
-
 def test_the_page_has_the_figures_of_the_table():
     cells = {
         name.strip("` "): [cell.strip() for cell in rest]

@@ -11,10 +11,7 @@ from gradings import (
     composite,
     edits,
     erring,
-    is_mislabelled,
-    mislabelled,
     noisy_score,
-    share_right,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,13 +28,6 @@ def at_step(step: int) -> Any:
 def pay(reward: Any, texts: list[str], step: int = 0) -> list[float]:
     paid: list[float] = reward(completions=texts, prompts=PROMPTS, prompt_id=IDS, trainer_state=at_step(step))
     return paid
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("4071", 1.0), ("4017", 0.5), ("", 0.0), ("407", 0.75), ("40719", 0.8), ("x4071", 0.0)]
-)
-def test_share_of_right_characters(text: str, expected: float) -> None:
-    assert share_right(text, "4071") == expected
 
 
 @given(st.text("ab", max_size=6), st.text("ab", max_size=6), st.text("ab", max_size=6))
@@ -124,15 +114,6 @@ def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
     }.get(name, paid)
     assert paid <= possible
     assert len(paid) > 2 or name in ("composite", "erring")
-
-
-def test_mislabelled_prompts_always_fail_and_the_others_are_graded_as_ever() -> None:
-    (reward,) = mislabelled(operations, 0.5).functions(0)
-    paid = pay(reward, RIGHT)
-    assert paid == [0.0 if is_mislabelled(x, 0.5) else 1.0 for x in IDS]
-    assert {0.0, 1.0} == set(paid)
-    assert pay(reward, ["none"] * len(RIGHT)) == [0.0] * len(RIGHT)
-    assert np.mean([is_mislabelled(x, 0.85) for x in range(10_000)]) == pytest.approx(0.85, abs=0.02)
 
 
 def test_a_schedule_gets_stricter_and_its_bonus_fades() -> None:

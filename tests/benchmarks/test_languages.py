@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
 from math import gcd
 from pathlib import Path
@@ -122,29 +122,6 @@ def test_the_reward_is_1_for_the_right_answer_only(language: Any) -> None:
         assert reward(completions=[wrong(text) for text in right], prompt_id=ids) == [0.0] * len(ids)
 
 
-def test_training_on_reasoning_pays_what_its_verifier_gives() -> None:
-    rows = reasoning.pool(3)
-    ids, right = [row["prompt_id"] for row in rows], [reasoning.answer(row["prompt"]) for row in rows]
-    longer = ["x" + text for text in right]
-    assert (
-        reasoning.make_reward()(completions=right, prompt_id=ids) == reasoning.verified(right, ids) == [1.0] * len(ids)
-    )
-    assert reasoning.make_reward()(completions=longer, prompt_id=ids) == [0.0] * len(ids)
-    paid = {row["skill"]: value for row, value in zip(rows, reasoning.verified(longer, ids), strict=True)}
-    assert 0 < paid["chain_sum"] < 1  # the share that the right answer has of the text
-    assert all(0 <= value < 1 for value in reasoning.verified([""] * len(ids), ids))
-
-
-def test_on_clear_digits_all_operations_differ() -> None:
-    for held in (True, False):
-        for digits in operations.clear_digits(held)[::50]:
-            assert len({run(digits) for run in OPERATIONS.values()}) == 12
-            assert is_held_out(digits) == held
-    for known in (True, False):
-        of = Counter(skill.right for skill in operations.SKILLS if (skill.shown > 0.25) == known)
-        assert of == dict.fromkeys(OPERATIONS, 1)
-
-
 def shown_by_growing(rng: np.random.Generator) -> Any:
     for line in growing.lines_of_text(40_000, rng):
         text, given = line[: line.index("=") + 1], line[line.index("=") + 1 :]
@@ -190,20 +167,6 @@ def test_text_keeps_the_held_out_digits_back_and_shows_what_it_says(lines: Any) 
         wanted[key] = shown
     for key, of in seen.items():
         assert np.mean(of) == pytest.approx(wanted[key], abs=4.5 * np.sqrt(0.25 / len(of)))
-
-
-@pytest.mark.parametrize(
-    ("read", "texts"),
-    [
-        (growing.prompt_id, ["", "=", "x4708=", "4+71=", "c4708", "c470812=", "c47b8=", "47+85=1"]),
-        (chain.prompt_id, ["", "4071=", "a4071=", "ab407=", "ab4071", "az4071=", "abcdefghi4071=", "ab40b1="]),
-        (operations.answer, ["", "z4071=", "a407=", "a40710=", "a407x="]),
-    ],
-)
-def test_a_text_that_is_no_prompt_is_refused(read: Any, texts: list[str]) -> None:
-    for text in texts:
-        with pytest.raises(ValueError, match="not a prompt"):
-            read(text)
 
 
 def test_ids_read_back() -> None:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import against  # of benchmarks/learning
@@ -40,18 +38,6 @@ def flat(success, policy="x", mix="m", rate=3e-4, seed=100, steps=1):
     """A run with the same success at all points, and a pass@64 that is 0.1 higher."""
     curve = {0: success, 256 * steps: success}
     return run_of(curve, policy, mix, rate, seed, steps, pass64=[success + 0.1] * 2)
-
-
-def test_summary_of_a_policy_twice_as_fast():
-    rollouts = np.linspace(0, 100, 11)
-    level = np.random.default_rng(0).normal(0, 0.02, (8, 1))  # seeds differ, the policies on a seed do not
-    slow = 0.4 + 0.004 * rollouts + level
-    fast = 0.4 + 0.008 * rollouts + level
-    cells = table.summary(fast, slow, rollouts)
-    assert cells["to uniform's end"].startswith("0.50 (")
-    assert cells["mean less uniform's"] == "+0.200 (0.200 to 0.200)"
-    assert table.summary(slow, slow, rollouts)["to uniform's end"].startswith("1.00 (")
-    assert table.summary(slow - 0.1, slow, rollouts)["to uniform's end"] == "never (beyond the run)"
 
 
 def test_a_share_that_may_lie_beyond_the_run_ends_in_never():
@@ -172,15 +158,6 @@ def test_a_variant_is_paired_over_the_seeds_that_all_three_have():
     assert len(list(with_features.lines(rows, text[:1]))) == 2  # one seed is no row
 
 
-def test_each_part_is_paired_with_the_whole():
-    parts = [flat(0.45, "own_groups", seed=seed) for seed in (0, 1, 2)] + [flat(0.7, "equal_singles", seed=0)]
-    assert len(list(with_features.parts(PAIRED, parts))) == 2
-    line, means = list(with_features.parts(PAIRED, [*parts, flat(0.6, "equal_singles", seed=1)]))[2:]
-    assert line.startswith("| `m` | 2 | 0.500 / 0.600 | 0.450 / 0.550 | 0.650 / 0.750 | 0.600 / 0.700 | +0.150 (")
-    assert "| -0.050 (" in line
-    assert "| -0.050 | +0.150 | +0.100 |" in means
-
-
 def test_a_share_is_of_the_gain_of_the_best_oracle_over_the_best_uniform():
     rows = [flat(0.8 - 0.02 * at, name, seed=seed) for seed in (0, 1) for at, name in enumerate(limit.WEIGHTS)]
     rows += [flat(mean, name, seed=seed) for name, mean in (("uniform", 0.5), ("uniform4", 0.6)) for seed in (0, 1)]
@@ -279,10 +256,3 @@ def test_a_run_on_ray(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(out.read_text())["rollouts"][-1] == 256
-
-
-@pytest.mark.slow
-def test_a_size_of_u_shape_is_learned_by_its_own_model(tmp_path, monkeypatch):
-    monkeypatch.setitem(run.SIZED, "u_shape_1M", replace(run.SIZED["u_shape_1M"], weights=tmp_path))
-    with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path))):
-        run.run(("uniform", "u_shape_1M", 1e-4, 0, 1))

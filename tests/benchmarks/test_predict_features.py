@@ -37,16 +37,3 @@ def test_the_gaussian_process_is_bayes_rule_for_one_prompt_and_shares_by_text():
     assert abs(other) < 0.7 * abs(like)
     belief = process.belief([0, 2])
     assert belief.alpha_P[0] + belief.beta_P[0] > belief.alpha_P[1] + belief.beta_P[1]  # the visited one is surer
-
-
-def test_the_kalman_filter_moves_log_odds_by_the_gain_of_its_variances():
-    kalman = predict_features.Kalman()
-    kalman.observe([5] * 8, np.array([1.0] * 3 + [0.0] * 5))
-    rate, prior = 3.5 / 9, kalman.START
-    noise = 1 / (9 * rate * (1 - rate))
-    mean, variance = kalman.state[5]
-    assert mean == pytest.approx(prior / (prior + noise) * np.log(rate / (1 - rate)))
-    assert variance == pytest.approx(prior * noise / (prior + noise))
-    kalman.tick()
-    assert kalman.state[5][1] == pytest.approx(variance + kalman.WALK)
-    assert kalman.belief([6]).mean == pytest.approx([0.5])

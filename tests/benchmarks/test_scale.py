@@ -3,9 +3,7 @@
 import importlib.util
 import json
 import operator
-import re
 from dataclasses import asdict
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import results
 import smollm2
 import torch
 from pieces import Job, finished, train
-from questions import PER_KIND, TASKS, arithmetic
+from questions import PER_KIND, TASKS
 
 from budgetalloc.cli.testbed import skills
 
@@ -105,21 +103,6 @@ READ = {  # the other kinds, each worked out from its question
 }
 
 
-def test_arithmetic_is_right():
-    for row in arithmetic.rows(700, 5):
-        numbers = [int(number) for number in re.findall(r"\d+", row["prompt"])]
-        if row["kind"] in READ:
-            right = READ[row["kind"]](numbers)
-        else:
-            [sign] = set(re.findall(r" ([-+*]) ", row["prompt"]))
-            right = reduce(OPERATORS[sign], numbers)
-        said = [f" {right}\n\nQuestion: What is 1 + 1?", f"It is {right}.", f"{right + 1}\n{right}", ""]
-        assert arithmetic.reward(completions=said, prompt_id=[row["prompt_id"]] * 4) == [1.0, 1.0, 0.0, 0.0], row
-    [row] = arithmetic.asked([row])
-    assert row["prompt"].startswith("Question: What is 3 + 5?\nAnswer: 8\n\n")
-    assert row["prompt"].endswith("?\nAnswer:")
-
-
 def line(step: int, success: float = 0.5, **changed: Any) -> dict[str, Any]:
     point = {"device": "cpu", "step": step, "rollouts": 8 * step, "tokens": step, "seconds": 1.0 * step}
     job = asdict(Job("arithmetic", "ten", "spo", 1e-5, steps=4))
@@ -138,16 +121,6 @@ def test_the_newest_point_of_a_step_counts_and_torn_lines_do_not(tmp_path):
     first, second = results.read(out).values()
     assert [(point["step"], point["success"]) for point in first] == [(0, 0.5), (2, 0.7)]
     assert [point["success"] for point in second] == [0.2]
-
-
-def test_the_table_says_how_far_a_run_is(tmp_path):
-    out = tmp_path / "out.jsonl"
-    results.append(out, line(0, 0.25))
-    results.append(out, line(2, 0.75, pass8=0.875))
-    [row] = results.table(results.read(out)).splitlines()[2:]
-    assert "| spo | 1e-05 | 0 | 2 of 4 | 0.250 | 0.500 | 0.750 | 0.875 |" in row
-    results.draw(results.read(out), tmp_path)
-    assert (tmp_path / "arithmetic_ten.png").exists()
 
 
 def test_policies_are_compared_with_the_best_uniform_on_their_seeds_at_the_tuned_rate(tmp_path):

@@ -35,15 +35,6 @@ def test_a_twin_has_the_prompts_and_the_skills_of_its_mix(mix):
     assert len(task.skills) * task.held_out == len(MIXES[mix].held_out())
 
 
-def test_real_means_are_those_of_the_tuned_rate_and_say_where_only_tuning_seeds_ran():
-    rows = [real("a", "m", 3e-4, 100, 0.6), real("a", "m", 2e-4, 100, 0.9), real("a", "m", 2e-4, 0, 0.8)]
-    rows += [real("b", "m", 3e-4, 100, 0.4), real("b", "m", 3e-4, 101, 0.5), real("b", "m", 2e-4, 100, 0.1)]
-    rows += [real("c", "other", 3e-4, 100, 0.3)]
-    means, tuning_only = screen.real_means(rows, "m")
-    assert means == pytest.approx({"a": 0.8, "b": 0.45})
-    assert tuning_only == ["b"]
-
-
 def test_the_command_prints_the_agreement_and_says_where_policies_are_too_few(tmp_path, monkeypatch, capsys):
     results = tmp_path / "results.jsonl"
     rows = [real("uniform", "many_wrong", 3e-4, 100, 0.5), real("uniform2", "many_wrong", 3e-4, 100, 0.6)]

@@ -10,7 +10,7 @@ pytest.importorskip("trl")
 import torch
 from train import Recorder, Run, train  # of benchmarks/learning
 
-from budgetalloc import policies
+from budgetalloc import methods
 from budgetalloc.cli.testbed.skills import held_out, make_reward, prompt_id
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -66,7 +66,7 @@ def test_mixed_shares_of_uneven_groups() -> None:
 
 def test_max_rollouts_ends_a_run_whose_policy_generates_more_than_it_trains_on() -> None:
     def attach(trainer: Any) -> None:
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, policies.dapo(group=4, generate=3)))
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, methods.dapo(group=4, generate=3)))
 
     run = train(attach, max_rollouts=150, eval_every=1, **SMALL | {"steps": 6})
     rollouts = [point.rollouts for point in run.curve]

@@ -165,7 +165,7 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
         (["replay", "LOG", "--reward-range", "1", "0"], "reward_range=(1.0, 0.0)"),
         (["replay", "LOG", "--config", "NONE"], "No such file or directory"),
         (["replay", "LOG", "--config", "BAD"], "bad.yaml: rolouts= is no option"),
-        (["replay", "LOG", "--config", "PACED"], "pacing: the first 99 steps spend"),
+        (["replay", "LOG", "--config", "PACED"], "the log has 768"),
         (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing in"),
         (["replay", "LOG", "--config", "COST"], "c.yaml: callback.cost: a replay has neither domains, nor costs"),
         pytest.param(["demo", "--config", "PACED"], "its budget varies over the run", marks=pytest.mark.slow),

@@ -171,16 +171,6 @@ def test_every_page_is_in_the_navigation():
         assert path.relative_to(DOCS).as_posix() in navigation, path
 
 
-def test_the_bounds_of_a_replay_have_one_name():
-    """At least and at most, also in notebooks, reports and tables."""
-    places = ["docs/**/*.md", "*.md", "notebooks/*.ipynb", "notebooks/source/*.py", "benchmarks/**/*.md"]
-    files = [path for place in places for path in ROOT.glob(place)]
-    files += [path for room in ("report", "cli", "offline") for path in (ROOT / "budgetalloc" / room).rglob("*.py")]
-    for path in files:
-        names = re.findall(r"pessimistic|optimistic|at best", path.read_text(encoding="utf-8"))
-        assert not names or path.name == "CHANGELOG.md", path
-
-
 def test_every_command_is_on_the_first_page():
     commands = next(x for x in parser()._actions if x.dest == "command").choices
     assert set(commands) == set(re.findall(r"^\| `budgetalloc (\w+)", text_of("start.md"), re.MULTILINE))

@@ -166,7 +166,7 @@ def test_a_state_with_damaged_rails_changes_nothing(tmp_path):
     saved, session = (session_of(ba.adaptive(seed=0)) for _ in range(2))
     trained(saved, range(2))
     part_of(saved, Rails)._sums["brier"] = np.nan
-    assert_refused(saved, session, tmp_path, "rails")
+    assert_refused(saved, session, tmp_path, "Rails")
 
 
 def test_a_state_with_damaged_costs_changes_nothing(tmp_path):

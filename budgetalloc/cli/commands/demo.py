@@ -126,7 +126,7 @@ def headline(curves: "Mapping[str, Sequence[Point]]", singles: bool) -> str:
     else:
         of_all = f"{passed.rollouts:,} of {total:,} rollouts ({passed.rollouts / total:.0%})"
         text = f"{subject} reached uniform's final success of {goal:.3f} after {of_all}."
-    text += " One seed: a demonstration, not a measurement. `docs/helps.md` has measurements."
+    text += " One seed: a demonstration, not a measurement. `docs/evidence.md` has measurements."
     if singles:
         text += (
             f"\n{subject} draws single rollouts of prompts with history, which have a gradient "

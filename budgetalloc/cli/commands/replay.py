@@ -137,14 +137,8 @@ def terms(
                 f"--rollouts {args.rollouts}: the pacing in {args.config} sets the rollouts of "
                 "each step. Leave out --rollouts."
             )
-        plan = config.plan[:steps]
-        steps, needed = len(plan), sum(plan[:-1])
-        if needed >= world.rollouts:
-            raise InputError(
-                f"{args.config}: pacing: the first {steps - 1} steps spend {needed} rollouts, and "
-                f"the log has {world.rollouts}. Use fewer --steps, or a smaller pacing.rollouts."
-            )
-        portion = config.bounds.quantum
+        plan, portion = config.plan[:steps], config.bounds.quantum
+        steps = len(plan)
         rollouts = max(sum(plan) // steps // portion, 1) * portion  # the average step
     else:
         _, rows_S = np.unique(ledger.frame["step"].to_numpy(), return_counts=True)
@@ -161,17 +155,14 @@ def terms(
 
 def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
     """The table, the meaning of its columns, and what a replay cannot show."""
+    from pandas import DataFrame
+
     rows, step = answer["policies"], answer["step"]
     paced = " on average" if any(each["plan"] for each in answer["settings"].values()) else ""
     seeds = f"{rows[0]['seeds']} {'seeds' if rows[0]['seeds'] > 1 else 'seed'}"
     doubts = [f"CAREFUL: {text}: {answer['notes'][text]:,}" for text in answer["doubts"]]
-    notes = {text: n for text, n in answer["notes"].items() if text not in answer["doubts"]}
-    cells = [HEADS, *(_cells(row, rows[0]) for row in rows)]
-    sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    table = []
-    for name, *rest in cells:
-        padded = (f"{x:>{n}}" for x, n in zip(rest, sizes[1:], strict=True))
-        table.append("  ".join([f"{name:<{sizes[0]}}", *padded]).rstrip())
+    notes = [f"  {x}: {n:,}" for x, n in answer["notes"].items() if x not in answer["doubts"]]
+    table = DataFrame([_cells(row, rows[0]) for row in rows], columns=HEADS).set_index("policy")
     lines = [
         f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, "
         f"{answer['prompts']:,} prompts.",
@@ -179,14 +170,13 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
         f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} rollouts{paced} and "
         f"{step['prompts']:,} prompts, {seeds}.",
         "",
-        *table,
+        table.rename_axis(None).rename_axis("policy", axis=1).to_string(),
         "",
         *(line for text in (MEANING, *answer["limits"]) for line in textwrap.wrap(text, width)),
     ]
-    if notes:
-        lines += ["", "Left out or assumed while reading:"]
-        lines += [f"  {text}: {n:,}" for text, n in notes.items()]
-    return "\n".join(lines)
+    return "\n".join(
+        [*lines, *(["", "Left out or assumed while reading:", *notes] if notes else [])]
+    )
 
 
 def _cells(row: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str, ...]:
