@@ -1,6 +1,6 @@
 """Mixtures: settings, shares within quotas, how long a fall stays unseen, and the state of a run."""
 
-import json
+import copy
 import math
 
 import numpy as np
@@ -171,7 +171,7 @@ def test_one_domain_is_no_mixture():
 
 def test_a_restored_state_has_the_same_shares_and_another_rule_begins_anew(caplog):
     one = learned(mixed_quotas({}, DOMAIN_OF, Mixture()), 5).mixture
-    state = json.loads(json.dumps(one.state_dict()))
+    state = copy.deepcopy(one.state_dict())
     other = MixtureState(Mixture(), one.domains, {})
     other.load_state_dict(state)
     assert other.shares() == one.shares()
