@@ -22,7 +22,6 @@ from budgetalloc.contrib.mixture import (
 from budgetalloc.contrib.mixture_rules import DomainStep
 from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.testing import same_state
 
 parts = st.lists(
     st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6
@@ -177,7 +176,7 @@ def test_a_restored_state_has_the_same_shares_and_another_rule_begins_anew(caplo
     other.load_state_dict(state)
     assert other.shares() == one.shares()
     assert other.described() == one.described()
-    assert same_state(*(each.state_dict()["mixture"]["learned"] for each in (one, other)))
+    assert repr(other.state_dict()) == repr(one.state_dict())
     fresh = MixtureState(Mixture("adept"), one.domains, {})
     fresh.load_state_dict(state)
     assert max(fresh.shares().values()) == pytest.approx(1 - 3 * 0.02)
