@@ -137,7 +137,7 @@ def test_the_rows_of_larger_models_are_those_of_the_evidence():
     shares = sorted(share.split()[0] for (share,) in columns(scale, "## One language", "share"))
     assert f"{fewer(shares[-1])} to {fewer(shares[0])} % fewer rollouts, no trend" in README
     assert f"after {shares[0]} to {shares[-1]} of uniform's rollouts" in section("Larger models")
-    ten = dict(columns(EVIDENCE, "## Larger models", "", "prompts met ten times"))
+    ten = dict(columns(EVIDENCE, "## Larger models", "", "prompts seen ten times"))
     share, coverage = ten["rollouts to uniform's final success"], ten["coverage at the end (pass@8)"]
     said = f"{fewer(share.split()[0])} % fewer rollouts, but coverage (pass@8) fell by {coverage.split()[0][1:]} "
     assert said in README

@@ -152,7 +152,7 @@ def _reading(add: Callable[..., Any], name: str) -> None:
     add("--reward", action="append", type=_weighted, metavar="COLUMN[=WEIGHT]", help=reward)
     success = (
         "the column of success, from 0 to 1 (default: the log's own success; of several reward "
-        "functions the one that gave 0 and 1 only; else the reward)"
+        "functions the one that gave both 0 and 1; else the reward)"
     )
     add("--success", metavar="COLUMN", help=success)
     add("--length", metavar="COLUMN", help="the column of lengths in tokens")

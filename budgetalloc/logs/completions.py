@@ -1,15 +1,11 @@
 """The completions that TRL writes with `GRPOConfig(log_completions=True)`: a file for each logging
 step.
 
-`completions/completions_00007.parquet` has a row for each rollout of the last batch before step 7
-was logged: step, prompt, completion, a column for each reward function, what reward functions
-logged with `log_extra`, and advantage. W&B keeps the same tables as JSON. With `logging_steps`
-above 1, only the last batch is logged. If one generation serves several steps, the same rows are
-logged again, and are taken once. Tokens are not logged, so lengths are unknown.
-
-At an evaluation, TRL 1.16 replaces the training's completions of that step by those of the
-evaluation. The file does not mark them, but a checkpoint in the same folder shows the steps of
-evaluations.
+A file has the last batch before its step was logged: step, prompt, completion, a column for each
+reward function, what reward functions logged with `log_extra`, and advantage. W&B keeps the same
+tables as JSON. If one generation serves several steps, the same rows are logged again, and are
+taken once. At an evaluation, TRL 1.16 replaces the training's completions of that step by those of
+the evaluation, which only a checkpoint in the same folder shows.
 """
 
 import contextlib
@@ -25,7 +21,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, binary_functions, success_functions
+from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import printable
 from budgetalloc.logs.cells import OWN, Asked, is_numeric, numbers, weighted
 from budgetalloc.logs.records import FAULTS, Notes, as_integer
@@ -38,6 +34,7 @@ _NOT_REWARDS = ("step", "prompt", "completion", "advantage", "prompt_id", "image
 _STATE = 1 << 28  # bytes of the largest trainer's state that is read
 _MOST = 8  # columns of numbers whose combinations are compared with the advantages
 _CONSTANT = 10  # steps in a row with one score only
+_WAIT = 10  # steps in which a reward function may qualify as success
 _ASK = "pass --success COLUMN (success= in Python)"
 
 
@@ -151,8 +148,8 @@ def _scored(rows: pd.DataFrame, asked: Asked, notes: Notes) -> pd.DataFrame:
         notes.doubt(text, len(rows))
     rows = rows.assign(reward=weighted(scores, weights))
     if asked.success is None and len(rows):
-        first_R = rows[OWN + "file"] == rows[OWN + "file"].iloc[0]
-        success_R = chosen_success(scores, weights, first_R, notes, known=asked.reward is not None)
+        known = asked.reward is not None
+        success_R = chosen_success(scores, weights, rows["step"], notes, known=known)
         rows = rows if success_R is None else rows.assign(success=success_R)
     return rows
 
@@ -197,47 +194,39 @@ def _against(rewards_R: FloatArray, rows: pd.DataFrame) -> int:
 def chosen_success(
     scores: pd.DataFrame,
     weights: Mapping[str, float],
-    first_R: ArrayLike,
+    step_R: ArrayLike,
     notes: Notes,
     *,
     known: bool,
 ) -> FloatArray | None:
-    """The success of each rollout, chosen at the log's first step as the callback chooses it; None:
-    the total reward.
-
-    Args:
-        scores: The rewards of each function, NaN where it gave none.
-        weights: The weight of each function.
-        first_R: Which rollouts are of the first step, shape (R,).
-        notes: Receive the choice, and a doubt if the rule may not fit the log.
-        known: Whether the weights are those of the run. Otherwise they were assumed to be equal.
-
-    >>> scores = pd.DataFrame({"right": [0.0, 1.0], "style": [0.3, 0.5]})
-    >>> chosen_success(scores, {"right": 1.0, "style": 1.0}, [True, True], notes := Notes(), known=True)
-    array([0., 1.])
-    >>> print(*notes)
-    success taken as right=1, the reward function whose values were 0 and 1 only
-    """
+    """The success of each rollout, chosen as the callback chooses it in the log's first steps; None:
+    the total reward. `known` says whether the weights are those of the run, or assumed."""
     names = list(weights)
     if len(names) < 2:
         return None
     scores_RF = scores[names].to_numpy(dtype=np.float64)
-    binary_F = binary_functions(scores_RF[np.asarray(first_R)])
-    chosen = [names[f] for f in success_functions(binary_F, list(weights.values()))]
+    at_R = pd.factorize(pd.Series(step_R))[0]
+    chosen_F: list[int] | None = None
+    for step in range(last := min(int(at_R.max()), _WAIT) + 1):
+        seen_RF = scores_RF[at_R <= step]
+        chosen_F = _qualified(seen_RF, np.array(list(weights.values())), waits=step < last - 1)
+        if chosen_F is not None:
+            break
+    chosen = [names[f] for f in chosen_F or ()]
     words = printable(" and ".join(f"{name}=1" for name in chosen))
     if not chosen:
         notes.doubt(
-            f"success is not known, because none of {printable(', '.join(names))} gave 0 and 1 "
-            f"only, so the total reward is used: {_ASK}"
+            f"success is not known, because none of {printable(', '.join(names))} gave both 0 and "
+            f"1, so the total reward is used: {_ASK}"
         )
         return None
     if len(chosen) == 1:
-        notes[f"success taken as {words}, the reward function whose values were 0 and 1 only"] = 1
+        notes[f"success taken as {words}, the reward function that gave both 0 and 1"] = 1
     elif known:
-        notes[f"success taken as {words}, which gave 0 and 1 only and have the largest weight"] = 1
+        notes[f"success taken as {words}, which gave both 0 and 1 and have the largest weight"] = 1
     else:
         notes.doubt(
-            f"success taken as {words}, because all of them gave 0 and 1 only, and the log does "
+            f"success taken as {words}, because all of them gave both 0 and 1, and the log does "
             f"not have their weights. If one of them measures success: {_ASK}"
         )
     success_R = np.fmin.reduce(scores[chosen].to_numpy(dtype=np.float64), axis=1)
@@ -246,21 +235,31 @@ def chosen_success(
     return np.asarray(success_R)
 
 
+def _qualified(scores_RF: FloatArray, weight_F: FloatArray, *, waits: bool) -> list[int] | None:
+    """The functions of the largest weight that gave both 0 and 1; None while another may qualify.
+    The rule is that of `budgetalloc.training.success`, and a test compares them."""
+    none_RF, zero_RF = np.isnan(scores_RF), np.abs(scores_RF) < EQUAL
+    one_RF = np.abs(scores_RF - 1) < EQUAL
+    inside_RF = none_RF | ((scores_RF > -EQUAL) & (scores_RF < 1 + EQUAL))
+    open_F = inside_RF.all(axis=0) & ~none_RF.all(axis=0) & (weight_F > 0)
+    binary_F = (none_RF | zero_RF | one_RF).all(axis=0)
+    both_F = open_F & zero_RF.any(axis=0) & one_RF.any(axis=0)
+    largest = weight_F[both_F].max(initial=0.0)
+    failed_F = open_F & binary_F & ~one_RF.any(axis=0) & (weight_F >= largest)
+    may_F = failed_F if both_F.any() else open_F
+    if waits and (may_F.any() or none_RF.all()):
+        return None
+    top_F = both_F & (weight_F == largest)
+    binary = np.flatnonzero(top_F & binary_F).tolist()
+    return binary or np.flatnonzero(top_F).tolist()[:1]
+
+
 def constant_scores(step_R: ArrayLike, scores: Mapping[str, ArrayLike]) -> list[str]:
     """A line for each reward function that became constant: a verifier that died, or prompts that
     are all solved.
 
     A function became constant if every score of its last 10 steps or more is the same, and at least
-    half of its steps before had another score. A penalty that is rarely incurred is therefore left
-    out.
-
-    Args:
-        step_R: The step of each rollout.
-        scores: The score of each rollout by the name of the reward function, NaN for none.
-
-    >>> step_R = np.arange(30)
-    >>> constant_scores(step_R, {"accuracy": step_R % 2, "format": np.where(step_R < 15, step_R % 2, 0.5)})
-    ['The reward function format varied, and is 0.5 for every rollout since step 15: check what computes it.']
+    half of its steps before had another score: a penalty that is rarely incurred is left out.
     """
     lines = []
     for name, score_R in scores.items():

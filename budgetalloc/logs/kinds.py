@@ -38,7 +38,8 @@ _SECOND_RUN = (
 )
 _UNNAMED = "row without its prompt: each group of an iteration is taken as a prompt of its own, give prompt="
 _STEP = re.compile(r"(?:step|iteration)_(\d{1,15})")
-_Table = Callable[[pd.DataFrame, Asked, Path, Notes], tuple[pd.DataFrame, Asked]]
+_Made = tuple[pd.DataFrame, Asked]
+_Table = Callable[[pd.DataFrame, Asked, Path, Notes], _Made]
 
 
 def kind_of(frame: pd.DataFrame | None, path: Path, asked: Asked) -> str | None:
@@ -62,9 +63,7 @@ def kind_of(frame: pd.DataFrame | None, path: Path, asked: Asked) -> str | None:
     return "table" if columns_of(frame, asked) else None
 
 
-def _ledger(
-    frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes
-) -> tuple[pd.DataFrame, Asked]:
+def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
     """The rows that count: a line that resumes from a step voids the rows before it of this and of
     later steps. A line with a range belongs to the rows after it."""
     for argument, own in (("reward", asked.reward), ("success", asked.success)):
@@ -125,9 +124,7 @@ def _has(cells: pd.Series) -> pd.Series:
     return cells.notna() | cells.map(type).isin([type(None)])
 
 
-def _verl(
-    frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes
-) -> tuple[pd.DataFrame, Asked]:
+def _verl(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
     """The rollouts that verl dumps with `trainer.rollout_data_dir`: a file 7.jsonl for step 7."""
     number = int(path.stem) if path.stem.isdecimal() else 0
     step = frame.get("step", pd.Series(np.nan, frame.index))
@@ -138,7 +135,7 @@ def _verl(
 
 def _read(
     frame: pd.DataFrame, read: Callable[[Record], Iterator[Record]], asked: Asked, notes: Notes
-) -> tuple[pd.DataFrame, Asked]:
+) -> _Made:
     """A table of the rollouts that `read` makes of each record. A record that it cannot read is
     broken."""
     found: list[Record] = []
@@ -206,7 +203,7 @@ def _of_training(record: Record) -> bool:
 
 def _verifiers(
     frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes, training: bool = False
-) -> tuple[pd.DataFrame, Asked]:
+) -> _Made:
     """The rollouts of `verifiers` and prime-rl; of a training, without those of evaluations."""
     folder = _step_of(path) if training else None
 
@@ -282,9 +279,7 @@ def _length(trace: Record) -> int | None:
     return next((as_integer(x) for x in places if x), None)
 
 
-def _tinker(
-    frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes
-) -> tuple[pd.DataFrame, Asked]:
+def _tinker(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
     """The rollouts of tinker-cookbook. Prompts are hashes of the messages of `ProblemEnv`."""
     folder, weights = _step_of(path), _weights(asked.reward or "total_reward")
 
@@ -321,9 +316,7 @@ def _is_profile(record: Record) -> bool:
     return "mean/reward" in record and isinstance(record.get("sample"), dict)
 
 
-def _nemo_gym(
-    frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes
-) -> tuple[pd.DataFrame, Asked]:
+def _nemo_gym(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
     """The rollouts of the tasks of a profile of NeMo Gym."""
     weights = _weights(asked.reward or "reward")
 

@@ -86,8 +86,8 @@ class Ledger:
             reward: The column of the reward, or the weights of several columns, whose weighted sum
                 is the reward.
             success: The column of success in [0, 1], such as the name of a reward function.
-                Default: a ledger's own success; of several reward functions of TRL those that gave
-                0 and 1 only; else the reward.
+                Default: a ledger's own success; of several reward functions of TRL the one that
+                gave both 0 and 1; else the reward.
             length: The column of lengths in tokens.
             reward_range: Lowest and highest reward, mapped to 0 and 1. Default: rewards are
                 unchanged.

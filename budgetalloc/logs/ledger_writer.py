@@ -20,12 +20,8 @@ __all__ = ["LedgerWriter", "check_ledger"]
 
 
 def check_ledger(path: Any, *, writes: bool = True) -> None:
-    """Raises `InputError` unless a ledger can be written to this path. None means no ledger.
-
-    Args:
-        path: The value of `ledger=`.
-        writes: Whether this process writes the ledger. If so, the folder is made and the file is
-            opened for a test. A new file is removed again.
+    """Raises `InputError` unless a ledger can be written to this path. None means no ledger. Only a
+    process that `writes` it makes the folder, and opens the file for a test.
 
     >>> check_ledger(5)
     Traceback (most recent call last):
@@ -123,15 +119,12 @@ class LedgerWriter:
             lengths_R: Tokens, -1 where unknown, shape (R,).
             predicted_R: Predicted success rate before the step, NaN for none, shape (R,).
             counts_R: Rollouts of the prompt in the step, shape (R,).
-            success_R: Success in [0, 1] that the belief learned, NaN where there was none, shape
-                (R,). Default: rows state no success, and readers map the reward by `reward_range`
-                and clip it.
-            decision: The policy's step. Default: `step`. An optimizer step may hold several
-                decisions.
-            reward_range: Lowest and highest reward in this step. Every change of the range is a
-                line in the file.
-            costs_R: Cost in the unit of `cost=`, NaN where unknown, shape (R,). Default: rows state
-                no cost.
+            success_R: Success in [0, 1] that the belief learned, NaN for none, shape (R,). Default:
+                readers map the reward by `reward_range` and clip it.
+            decision: The policy's step, of which an optimizer step may hold several. Default:
+                `step`.
+            reward_range: Lowest and highest reward in this step. A change is a line in the file.
+            costs_R: Cost in the unit of `cost=`, NaN where unknown, shape (R,). Default: none.
 
         Raises:
             InputError: an argument has the wrong type or length.

@@ -23,7 +23,7 @@ _STEP = ("step", "global_step", "training_step", "train_step", "iteration", "vis
 _ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")
 _NUMBERED = ("id", "index")  # these may number prompts or rows
 _TEXT = ("prompt", "question", "problem", "input")
-_SUCCESSES = (
+_SUCCESSES = [
     "successes",
     "num_correct",
     "n_correct",
@@ -32,19 +32,19 @@ _SUCCESSES = (
     "passed",
     "solved",
     "success",
-)
+]
 _MANY = ("n", "samples", "attempts", "trials")  # these may count rollouts, or number them
-_ROLLOUTS = ("rollouts", "num_rollouts", "n_rollouts", "num_samples", "n_samples", *_MANY)
+_ROLLOUTS = [*["rollouts", "num_rollouts", "n_rollouts", "num_samples", "n_samples"], *_MANY]
 _REWARD = ("reward", "score", "correct", "passed", "success")
 _REWARDS = ("rewards", "scores")
-_LENGTH = (
+_LENGTH = [
     "length",
     "completion_length",
     "response_length",
     "completion_tokens",
     "output_tokens",
     "num_tokens",
-)
+]
 _WIDE = re.compile(r"(reward|score)s?_?\d+")
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _ENOUGH = 8  # rows that allow an inference

@@ -24,8 +24,7 @@ def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
 
     Returns:
         The lower and the upper end; NaN for fewer than two seeds, which say nothing about their
-            spread, and where a
-        number is not finite.
+        spread, and where a number is not finite.
 
     Raises:
         InputError: `values_S` is not a list of numbers, or `level` is not between 0 and 1.
@@ -50,7 +49,7 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
 
     Returns:
         The lower and the upper end; NaN if a sample has fewer than two numbers, or one that is not
-            finite.
+        finite.
 
     Raises:
         InputError: `samples` is empty or not a list of lists of numbers, or `level` is not between
@@ -60,10 +59,8 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
     [-0.542, 5.542]
     """
     check_number("level", level, 0, 1, without=(0, 1))
-    arrays = [
-        _sample("samples", sample)
-        for sample in check_list("samples", samples, "lists of numbers, one per seed")
-    ]
+    listed = check_list("samples", samples, "lists of numbers, one per seed")
+    arrays = [_sample("samples", sample) for sample in listed]
     if not arrays:
         raise InputError(f"samples={samples!r}: give at least one list of numbers.")
     if min(len(values) for values in arrays) < 2:
@@ -77,12 +74,8 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
             return mean, mean
         share_K = (error_K / largest) ** 2  # of the variance, up to a factor that cancels
         freedom = share_K.sum() ** 2 / (share_K**2 / [len(values) - 1 for values in arrays]).sum()
-        half = (
-            float(stdtrit(freedom, (1 + level) / 2))
-            * largest
-            * float(share_K.sum()) ** 0.5
-            / len(arrays)
-        )
+        spread = largest * float(share_K.sum()) ** 0.5 / len(arrays)
+        half = float(stdtrit(freedom, (1 + level) / 2)) * spread
     return mean - half, mean + half
 
 
@@ -110,15 +103,11 @@ def reached(spent_G: ArrayLike, level_G: ArrayLike, goal: float) -> float:
     >>> reached([0, 100, 200], [0.25, 0.75, 0.5], 0.5), reached([0, 100], [0.25, 0.4], 0.5)
     (50.0, inf)
     """
-    spent, level = (
-        check_array("spent_G", spent_G, "one number per point"),
-        check_array("level_G", level_G, "as many"),
-    )
+    spent = check_array("spent_G", spent_G, "one number per point")
+    level = check_array("level_G", level_G, "one number per point")
     if spent.ndim != 1 or spent.shape != level.shape or not spent.size:
-        raise InputError(
-            f"spent_G and level_G have shapes {spent.shape} and {level.shape}: give one number per "
-            "point."
-        )
+        shapes = f"{spent.shape} and {level.shape}"
+        raise InputError(f"spent_G and level_G have shapes {shapes}: give one number per point.")
     above = np.flatnonzero(level >= check_number("goal", goal, -np.inf, np.inf))
     if not above.size:
         return float("inf")
@@ -143,7 +132,7 @@ def share_reached(
 
     Returns:
         The share, and the ends of its interval. Infinite: not within the policy's run. With one
-            seed, NaN for the ends.
+        seed, NaN for the ends.
 
     Raises:
         InputError: The curves have other shapes than these, or `whole` is not a positive number.
@@ -152,15 +141,11 @@ def share_reached(
     >>> [round(share, 3) for share in share_reached(own, base, [0, 100, 200], whole=200)]
     [0.35, 0.223, 0.477]
     """
-    own, base = (
-        check_array(name, of, "a row per seed")
-        for name, of in (("own_SG", own_SG), ("base_SG", base_SG))
-    )
+    own = check_array("own_SG", own_SG, "a row per seed")
+    base = check_array("base_SG", base_SG, "a row per seed")
     if own.ndim != 2 or base.ndim != 2 or len(own) != len(base) or not base.size:
-        raise InputError(
-            f"own_SG and base_SG have shapes {own.shape} and {base.shape}: give a row for each "
-            "seed."
-        )
+        shapes = f"{own.shape} and {base.shape}"
+        raise InputError(f"own_SG and base_SG have shapes {shapes}: give a row for each seed.")
     check_number("whole", whole, 0, np.inf, without=(0, np.inf))
     gap_SG = own - base[:, -1:]
     low_G, high_G = np.array([interval(gap_S) for gap_S in gap_SG.T]).T

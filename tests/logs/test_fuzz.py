@@ -193,14 +193,6 @@ def test_a_damaged_ledger_is_reported(tmp_path, data):
     shown(path)
 
 
-@fuzzed
-@given(damaged_records("ledger"))
-def test_records_that_may_be_no_ledger_are_reported(tmp_path, content):
-    path = tmp_path / "ledger.jsonl"
-    path.write_bytes(content.encode("utf-8", "surrogatepass"))
-    shown(path)
-
-
 # Tables
 
 NAMES = ["step", "prompt_id", "id", "prompt", "reward", "rewards", "reward_0", "reward_1", "score", "correct", "n"]
@@ -296,19 +288,6 @@ def test_parquet_and_arrow(tmp_path, data, options, form):
 
 
 # Tables of W&B
-
-
-@fuzzed
-@given(st.data(), asked)
-def test_wandb(data, options):
-    cells = st.lists(st.lists(hostile, min_size=4, max_size=5), max_size=4)
-    names = data.draw(st.permutations(["step", "prompt", "completion", "f"])) + data.draw(st.lists(hostile, max_size=1))
-    table = texts({"columns": names, "data": data.draw(cells)}).encode("utf-8", "surrogatepass")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "run-1-x" / "files" / "media" / "table"
-        folder.mkdir(parents=True)
-        (folder / "completions_1_ab.table.json").write_bytes(data.draw(damaged_bytes(table)))
-        outcome(folder, **options)
 
 
 # Folders

@@ -4,7 +4,6 @@ import base64
 import io
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -160,45 +159,3 @@ def test_the_plots_fit_the_screen(page, width, columns):
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
     assert (boxes[0]["y"] == boxes[1]["y"]) == (columns == 2)
-
-
-def _contrast(page, selector):
-    """The ratio of WCAG 2 between an element's text and the page."""
-    color, ground = page.evaluate(
-        """selector => {
-            const style = getComputedStyle(document.querySelector(selector));
-            const ground = getComputedStyle(document.body).backgroundColor;
-            return [style.color, ground];
-        }""",
-        selector,
-    )
-
-    def light(text):
-        parts = np.array([int(x) for x in re.findall(r"\d+", text)[:3]]) / 255
-        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-        return float(linear @ [0.2126, 0.7152, 0.0722])
-
-    high, low = sorted([light(color), light(ground)], reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_in_light_and_dark_mode(page, scheme):
-    page.emulate_media(color_scheme=scheme)
-    assert _contrast(page, "p.first") > 7
-    assert _contrast(page, "figcaption") > 4.5
-    page.emulate_media(color_scheme="light")
-
-
-def test_it_prints(page):
-    assert page.pdf(format="A4").startswith(b"%PDF")
-    assert Path(page.url.removeprefix("file://")).stat().st_size < 500_000
-
-
-def test_the_areas_have_the_colours_of_the_legend(page, tmp_path):
-    """In the screenshot of the first picture there is a large area of each colour of the legend."""
-    page.set_viewport_size({"width": 390, "height": 800})
-    page.locator("figure img").first.screenshot(path=tmp_path / "plot.png")
-    pixels = (image.imread(tmp_path / "plot.png")[:, :, :3] * 255).round().astype(int)
-    for color in ([0, 114, 178], [213, 94, 0], [0, 158, 115]):
-        assert (np.abs(pixels - color).max(axis=2) < 12).mean() > 0.03, color

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from budgetalloc.training.costs import Clock
 
+from budgetalloc.training.clock import Clock
 from budgetalloc.trl.patching import timed_steps
 
 

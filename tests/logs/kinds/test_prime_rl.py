@@ -46,14 +46,6 @@ def test_the_output_folder_of_a_run_is_enough(tmp_path, place):
     assert len(ledger) == 10
 
 
-def test_one_file_of_a_step_and_a_stream_in_a_folder_are_found(tmp_path):
-    ledger, _ = read(FILES / "rollouts" / "step_2" / "train_rollouts.jsonl")
-    assert ledger.frame.step.tolist() == [2] * 4
-    (tmp_path / "monitor").mkdir()
-    (tmp_path / "monitor" / "traces.jsonl").write_bytes(gzip.decompress((FILES / "traces.jsonl.gz").read_bytes()))
-    assert len(read(tmp_path)[0]) == 10
-
-
 def episodes():
     return gzip.decompress((FILES / "traces.jsonl.gz").read_bytes()).splitlines(keepends=True)
 

@@ -12,8 +12,8 @@ import budgetalloc as ba
 from budgetalloc import policies
 from budgetalloc.policies.advantages import group_advantages
 from budgetalloc.testing.conformance import same_state
-from budgetalloc.training.groups import Groups
 from budgetalloc.training.session import Session
+from budgetalloc.verl.groups import Groups
 
 IDS = [f"p{at}" for at in range(24)]
 RATE = {name: at / 23 for at, name in enumerate(IDS)}

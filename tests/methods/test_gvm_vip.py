@@ -1,4 +1,4 @@
-"""VIP: variances by enumeration, and counts by brute force."""
+"""GVM and VIP: weights and variances by enumeration, and counts by brute force."""
 
 from itertools import product
 
@@ -8,8 +8,39 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from policy_steps import seen, splits
 
-from budgetalloc import Beta, Budget
+from budgetalloc import Beta, Budget, InputError
+from budgetalloc.methods.gvm import gvm, gvm_weights
 from budgetalloc.methods.vip import gradient_variance, variance_reduction, vip
+
+
+def weights(p_P, norm_P=1.0, alpha=1e-3, beta=2.0):
+    return gvm_weights(np.array(p_P), norm_P, alpha, beta)
+
+
+def test_gvm_weights_of_the_formula():
+    """Exact: 1 / sqrt(1/4 + 0.004) and, with beta = 3, 2 / sqrt(1/2 + 0.004)."""
+    assert weights([0.25])[0] == pytest.approx(0.254**-0.5, rel=1e-15)
+    assert weights([0.5], 2.0, beta=3.0)[0] == pytest.approx(2 * 0.504**-0.5, rel=1e-15)
+    assert weights([0.25, 1.0, 0.0], alpha=0.0).tolist() == [2.0, 1.0, 0.0]
+
+
+@given(st.lists(st.integers(0, 10), min_size=3, max_size=3), st.integers(0, 12))
+@settings(deadline=None, max_examples=40)
+def test_gvm_equals_brute_force(tenths, more):
+    norms = {0: 1.0, 1: 0.5, 2: 3.0}
+    policy = seen(gvm(norm_of=norms.__getitem__), [k / 10 for k in tenths])
+    squares_P = weights(policy.belief(range(3)).mean, list(norms.values())) ** 2
+    best = min(float(squares_P @ (1 / c)) for c in splits(6 + more, 2, 9, 3))
+    counts_P = policy.allocate(range(3), Budget(6 + more, floor=2, cap=9))
+    assert squares_P @ (1 / counts_P) == pytest.approx(best, rel=1e-12)
+
+
+def test_gvm_asks_for_the_norms_of_prompts():
+    with pytest.raises(InputError, match=r"norm_of\('bad'\) = -1.0"):
+        gvm(norm_of=lambda x: -1.0 if x == "bad" else 1.0).allocate(["good", "bad"], Budget(8))
+    counts_P = gvm(norm_of=lambda x: 3.0 if x == "steep" else 1.0).allocate(["flat", "steep"], Budget(40))
+    assert counts_P.tolist() == [10, 30]  # exact: in proportion to the norms
+
 
 FORMS = ["neyman", "dr_grpo", "rloo"]
 
@@ -72,30 +103,3 @@ def test_vip_equals_brute_force_where_the_form_is_convex(form_and_floor, tenths,
 
     best = min(total(counts_P) for counts_P in splits(budget.rollouts, floor, 9, 3))
     assert total(policy.allocate(range(3), budget)) == pytest.approx(best, rel=1e-12)
-
-
-@given(st.lists(st.integers(0, 10), min_size=3, max_size=3), st.integers(0, 12))
-@settings(deadline=None, max_examples=40)
-def test_dr_grpo_from_groups_of_two_is_within_a_block_of_the_best(tenths, more):
-    policy = seen(vip(form="dr_grpo"), [k / 10 for k in tenths])
-    variance_P = policy.belief(range(3)).moment(1, 1)
-    totals = [variance_P @ gradient_variance(c, "dr_grpo") for c in splits(6 + more, 2, 9, 3)]
-    got = variance_P @ gradient_variance(policy.allocate(range(3), Budget(6 + more, floor=2, cap=9)), "dr_grpo")
-    assert got <= min(totals) + variance_P.max() * (1 / 4 - 3 / 16) + 1e-12
-
-
-def test_vip_gives_in_proportion_to_the_deviation():
-    """Exact: E[p(1-p)] of 1/4 and 1/16 (the prior is next to nothing), so deviations of 1/2 and 1/4."""
-    policy = vip(prior=(1e-6, 1e-6), discount=1.0)
-    policy.observe(["half"] * 10_000, [0, 1] * 5000)
-    rate = (1 - np.sqrt(0.75)) / 2  # p(1-p) = 1/16
-    policy.observe(["rare"] * 10_000, [1.0] * round(10_000 * rate) + [0.0] * (10_000 - round(10_000 * rate)))
-    assert policy.allocate(["half", "rare"], Budget(96)).tolist() == [64, 32]
-
-
-def test_vip_spends_tokens():
-    policy = seen(vip(), [0.5, 0.5, 0.5])
-    budget = Budget(None, tokens=100, floor=2, cap=40)
-    counts_P = policy.allocate(range(3), budget, costs_P=[1.0, 1.0, 4.0])
-    assert counts_P @ np.array([1.0, 1.0, 4.0]) <= 100
-    assert counts_P[2] == pytest.approx(counts_P[0] / 2, abs=1)  # Neyman: 1 / sqrt(cost)

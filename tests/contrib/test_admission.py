@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budgetalloc import InputError
-from budgetalloc.training.admission import Admission, Plan, most_ahead
+from budgetalloc.contrib.admission import Admission, Plan, most_ahead
 
 
 @given(st.data(), st.lists(st.integers(1, 6), min_size=1, max_size=6))
