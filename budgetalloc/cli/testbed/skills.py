@@ -22,8 +22,12 @@ from budgetalloc.offline.worlds import SHOWN
 
 __all__ = [
     "ALPHABET",
+    "ANSWER_LENGTH",
+    "DIGITS",
+    "LENGTH",
     "OPERATIONS",
     "SKILLS",
+    "STRINGS",
     "WEIGHTS",
     "Skill",
     "answer",
