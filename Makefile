@@ -13,10 +13,10 @@ unexport PYTHONDONTWRITEBYTECODE
 TRAINERS := tinker trinity art  # those that cannot share an environment with TRL
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
 CONTRIB_TRL := completions rollout_worker stored_responses tree_growth trees
-WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/contrib/trl --ignore=tests/cli/testbed \
+WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/contrib/trl \
     --ignore=tests/benchmarks --ignore=tests/test_notebooks.py --ignore=tests/training/test_prompts.py \
     --ignore=budgetalloc/__init__.py $(CONTRIB_TRL:%=--ignore=budgetalloc/contrib/%.py)
-FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/test_config_fuzz.py
+FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/test_config.py
 
 .DELETE_ON_ERROR:
 .PHONY: demo quick test check lint types docs wheel pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean

@@ -8,7 +8,7 @@ are at most 4 optimizer steps old, as by default in TRL. Two orders are compared
 
 - first come: a group is queued when its last rollout has ended, and dropped if it is too old when it is taken. TRL's
   own worker and verl's asynchronous mode do so.
-- planned: the order of the plans (`training.admission`), by the code that `AdaptiveRolloutWorker` uses.
+- planned: the order of the plans (`contrib.admission`), by the code that `AdaptiveRolloutWorker` uses.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import numpy as np
 from scipy.stats import chi2, norm
 
 import budgetalloc as ba
-from budgetalloc.training.admission import Admission, Plan, most_ahead
+from budgetalloc.contrib.admission import Admission, Plan, most_ahead
 from budgetalloc.training.session import Session
 
 SLOTS, BATCH, GROUP, STALENESS = 256, 64, 8, 4

@@ -12,9 +12,11 @@ share the 256 rollouts of a step.
 import argparse
 import gc
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -23,9 +25,11 @@ from transformers import TrainerCallback
 
 import budgetalloc as ba
 from budgetalloc.cli.testbed import skills
-from budgetalloc.cli.testbed.train import train
 from budgetalloc.trl import AdaptiveGRPOCallback, callback
 from budgetalloc.trl import step as one_step
+
+sys.path.insert(0, str(Path(__file__).parent / "learning"))
+from train import train
 
 ROLLOUTS = 256  # a step, of all processes
 PER_SKILL = 3_850
@@ -89,7 +93,7 @@ def step_cost(name: str, steps: int, prompts: int, processes: int) -> tuple[floa
         if (policy := POLICIES[name]) is not None:
             trainer.add_callback(AdaptiveGRPOCallback(trainer, policy(), prompt_id="row"))
 
-    every = {"steps": steps + WARM, "eval_every": steps + WARM, "held_out_per_skill": 1}
+    every = {"steps": steps + WARM, "eval_every": steps + WARM, "held_out_rows": skills.held_out(1)}
     shares = {"per_device_train_batch_size": ROLLOUTS // processes}
     with processor_times() as spent:
         run = train(attach, seed=1, threads=1, progress=False, rows=rows(prompts), **every, **shares)

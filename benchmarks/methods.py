@@ -91,20 +91,23 @@ def standings() -> dict[str, str]:
     sys.path.insert(0, str(folder))
     try:
         from run import read
-        from table import BEST, best_uniform, collect, over_mixes
+        from table import averaged, best_uniform, collect
     finally:
         sys.path.remove(str(folder))
     rows = read(folder / "results.jsonl")
     mixes = list(dict.fromkeys(row["mix"] for row in rows))
     tables = {mix: collect(rows, mix)[0] for mix in mixes}
-    bases = {mix: best_uniform(rows, mix, curves) for mix, curves in tables.items()}
+    bases = {mix: curves.get(best_uniform(rows, mix), {}) for mix, curves in tables.items()}
     standing = {}
     for method in METHODS:
         name = LEARNED_AS.get(method.name, method.name)
-        ran = {mix: curves for mix, curves in tables.items() if name in curves and bases[mix] in curves}
+        ran = [(curves[name], bases[mix]) for mix, curves in tables.items() if name in curves and bases[mix]]
         if ran:
-            seeds = min(len(curves[name]) for curves in ran.values())
-            gain = "0" if name == "uniform" else over_mixes(ran, name, BEST, bases)
+            gains = [
+                np.array([(own[seed] - base[seed]).mean() for seed in sorted(own.keys() & base)]) for own, base in ran
+            ]
+            gain = "0" if name == "uniform" else averaged(gains)
+            seeds = min(len(own) for own, _ in ran)
             standing[method.name] = f"{gain}; {_number(len(ran), 'mix')}, {_number(seeds, 'seed')}"
     return standing
 

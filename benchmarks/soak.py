@@ -8,6 +8,7 @@ less than its budget, or if memory grew by more than `--growth` MB after the fir
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ import psutil
 from transformers import TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc.cli.testbed.train import train
+from budgetalloc.cli.testbed import skills
 from budgetalloc.trl import AdaptiveGRPOCallback
+
+sys.path.insert(0, str(Path(__file__).parent / "learning"))
+from train import train
 
 PROMPTS, GENERATIONS = 4, 8
 
@@ -55,7 +59,7 @@ def main() -> int:
             prompts=PROMPTS,
             generations=GENERATIONS,
             eval_every=max(1, steps // 20),  # the testbed's curve keeps the groups between two of its points
-            held_out_per_skill=1,
+            held_out_rows=skills.held_out(1),
             threads=1,
             progress=False,
             output_dir=Path(folder) / "run",

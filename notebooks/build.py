@@ -87,15 +87,6 @@ def run(book: Any, *, small: bool = False, timeout: int = 1800) -> Any:
     return book
 
 
-def _environment(folder: str, small: bool) -> dict[str, str]:
-    """This process's, without what somebody's own settings would change, and with this copy of the package first."""
-    changed = ["BUDGETALLOC_SMALL", "MPLBACKEND", "FORCE_COLOR", *(["BUDGETALLOC_LOG"] if small else [])]
-    env = {name: value for name, value in os.environ.items() if name not in changed}
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), env.get("PYTHONPATH")]))
-    env |= {"IPYTHONDIR": folder, "TMPDIR": folder, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return env | ({"BUDGETALLOC_SMALL": "1"} if small else {})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="beginnings of names, such as 02; default: all")

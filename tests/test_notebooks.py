@@ -3,13 +3,11 @@
 import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
-from nbclient.exceptions import CellExecutionError
 
 import budgetalloc as ba
 
@@ -37,23 +35,6 @@ def texts(book):
         for kind, value in {"text": output.get("text", ""), **output.get("data", {})}.items():
             if not kind.startswith("image/"):
                 yield value if isinstance(value, str) else json.dumps(value)
-
-
-@pytest.fixture
-def source(tmp_path):
-    """Writes a source and returns its path."""
-
-    def write(text):
-        path = tmp_path / "00_test.py"
-        path.write_text(text)
-        return path
-
-    return write
-
-
-def test_there_are_six_of_them_and_each_has_a_source():
-    assert [path.stem for path in KEPT] == [path.stem for path in build.SOURCES]
-    assert [path.name[:2] for path in KEPT] == ["01", "02", "03", "04", "05", "06"]
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
@@ -84,43 +65,6 @@ def test_it_runs_in_small_size(path):
         pytest.importorskip("trl")
     book = build.run(build.notebook(path), small=True)
     assert any("image/png" in output.get("data", {}) for output in outputs(book))
-
-
-def test_it_runs_in_this_python_and_this_package(source):
-    book = build.run(
-        build.notebook(source("# %%\nimport sys, budgetalloc\nprint(sys.executable, budgetalloc.__file__)\n"))
-    )
-    assert outputs(book)[0].text.split() == [sys.executable, ba.__file__]
-
-
-def test_a_failing_cell_is_an_error(source):
-    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
-        build.run(build.notebook(source("# %%\n1 / 0\n")))
-
-
-def test_cells_are_what_stands_between_the_marks(source):
-    book = build.notebook(
-        source("# %% [markdown]\n# # Head\n#\n# - text\n\n# %%\nx = 1\n\n\n# %%\nx  # %% not a mark\n")
-    )
-    assert [(cell.cell_type, cell.source) for cell in book.cells] == [
-        ("markdown", "# Head\n\n- text"),
-        ("code", "x = 1"),
-        ("code", "x  # %% not a mark"),
-    ]
-    assert [cell.id for cell in book.cells] == ["cell-00", "cell-01", "cell-02"]
-
-
-@pytest.mark.parametrize(("text", "wrong"), [("x = 1\n# %%\n", "begins with 'x = 1"), ("# %% [raw]\n", r"\[raw\]")])
-def test_a_bad_source_is_refused_by_name(source, text, wrong):
-    with pytest.raises(ValueError, match=f"00_test.py: .*{wrong}"):
-        build.notebook(source(text))
-
-
-def test_a_path_is_recognised():
-    for text in ("in /home/me/run/log.jsonl", "Reading('/data/x')", r"C:\Users\me"):
-        assert A_PATH.search(text), text
-    for text in ("<td>1</td></tr>", "https://example.org/a/b", "p/(1-p)", "runs/demo/log", "greedy / the bound"):
-        assert not A_PATH.search(text), text
 
 
 def test_the_public_log_is_made_into_counts(tmp_path):

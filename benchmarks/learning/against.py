@@ -22,14 +22,14 @@ COSTS = ("rollouts", "tokens", "seconds")
 Row = dict[str, Any]
 
 
-def mean_up_to(curve: list[dict[str, Any]], cost: str, most: float) -> float:
+def mean_up_to(run: Row, cost: str, most: float) -> float:
     """The mean of the success over a cost from the start of the run to `most`.
 
-    >>> curve = [{"tokens": 0, "expected": 0.2}, {"tokens": 100, "expected": 0.4}, {"tokens": 200, "expected": 0.4}]
-    >>> round(mean_up_to(curve, "tokens", 150), 4)  # 0.3 over 100 tokens, then 0.4 over 50
+    >>> run = {"tokens": [0, 100, 200], "expected": [0.2, 0.4, 0.4]}
+    >>> round(mean_up_to(run, "tokens", 150), 4)  # 0.3 over 100 tokens, then 0.4 over 50
     0.3333
     """
-    spent, success = (np.array([point[key] for point in curve], dtype=float) for key in (cost, "expected"))
+    spent, success = np.array(run[cost], dtype=float), np.array(run["expected"])
     first = float(spent[0])
     ends = np.append(spent[spent < most], most)
     return float(np.trapezoid(np.interp(ends, spent, success), ends) / (most - first))
@@ -55,15 +55,14 @@ def compared(rows: list[Row], mix: str, policies: list[str]) -> str:
     ]
     for name in policies:
         mine = [runs[name][at] for at in shared]
-        ends = [row["curve"][-1] for row in mine]
-        cells = [name, f"{mine[0]['rate']:g}", f"{np.mean([end['expected'] for end in ends]):.3f}"]
-        cells.append(f"{np.mean([end['tokens'] / end['rollouts'] for end in ends]):.2f}")
+        cells = [name, f"{mine[0]['rate']:g}", f"{np.mean([run['expected'][-1] for run in mine]):.3f}"]
+        cells.append(f"{np.mean([run['tokens'][-1] / run['rollouts'][-1] for run in mine]):.2f}")
         for cost in COSTS:
             own, base = [], []
             for at in shared:
-                most = min(runs[each][at]["curve"][-1][cost] for each in policies)
-                own.append(mean_up_to(runs[name][at]["curve"], cost, most))
-                base.append(mean_up_to(runs[policies[0]][at]["curve"], cost, most))
+                most = min(runs[each][at][cost][-1] for each in policies)
+                own.append(mean_up_to(runs[name][at], cost, most))
+                base.append(mean_up_to(runs[policies[0]][at], cost, most))
             gains = np.subtract(own, base)
             less = "" if name == policies[0] else f" ({gains.mean():+.3f}: {', '.join(f'{x:+.3f}' for x in gains)})"
             cells.append(f"{np.mean(own):.3f}{less}")

@@ -45,9 +45,9 @@ def record(mix: str, seed: int, steps: int = 150) -> World:
             return World(saved["rate_TP"], saved["texts"].tolist())
     from mixes import MIXES
     from oracle import Exact
+    from train import train
     from transformers import TrainerCallback
 
-    from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     task, rates = MIXES[mix].task(seed), []
@@ -76,7 +76,6 @@ def record(mix: str, seed: int, steps: int = 150) -> World:
         learning_rate=RATES.get(mix, 3e-4),
         seed=seed,
         **task,
-        eval_samples=1,
         threads=1,
         progress=False,
     )

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from language import Rows
 from run import read  # beside this file
 from table import with_interval
 
 import budgetalloc as ba
 from budgetalloc.cli.testbed import skills
-from budgetalloc.cli.testbed.language import Rows
 from budgetalloc.cli.testbed.skills import ALPHABET, ANSWER_LENGTH, OPERATIONS, STRINGS, WEIGHTS, is_trap
 
 __all__ = ["ALPHABET", "ANSWER_LENGTH", "WEIGHTS", "answer", "held_out", "is_trap", "make_reward", "pool"]
@@ -81,9 +81,9 @@ def _rows(sizes: dict[str, int], rng: np.random.Generator, held: bool) -> Rows:
         skill = next(each for each in skills.SKILLS if each.letter == _LETTER[name])
         every = (f"{n:04d}" for n in range(STRINGS))
         fits = [d for d in every if skills.is_held_out(d) == held and skill.is_clear(d)]
-        fits = [d for d in fits if environment(skills.prompt_id(skills.prompt(skill, d))) == name]
+        fits = [d for d in fits if environment(skills.prompt_id(f"{skill.letter}{d}=")) == name]
         for at in rng.choice(len(fits), size=size, replace=False).tolist():
-            text = skills.prompt(skill, fits[at])
+            text = f"{skill.letter}{fits[at]}="
             rows.append({"prompt": text, "prompt_id": skills.prompt_id(text), "skill": skill.letter, "domain": name})
     return rows
 
@@ -127,7 +127,8 @@ def by_environment(right_P: Sequence[float]) -> list[float]:
 
 def run(policy: str, seed: int, steps: int) -> dict[str, Any]:
     """One training run as a line of the results file: success of each environment before and after, and the shares."""
-    from budgetalloc.cli.testbed.train import train
+    from train import train
+
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     build, options = POLICIES[policy]
@@ -148,12 +149,11 @@ def run(policy: str, seed: int, steps: int) -> dict[str, Any]:
         attach,
         steps=steps,
         eval_every=10,
-        eval_samples=1,
         learning_rate=RATE,
         seed=seed,
         rows=rows,
         held_out_rows=measured,
-        language=sys.modules[__name__],  # type: ignore[arg-type]
+        language=sys.modules[__name__],
         threads=1,
         progress=False,
     )

@@ -30,11 +30,12 @@ FIGURES = ("foreseen", "wasted", "explained", "all_fail", "never_solved", "succe
 
 def logged(mix: str, group: int | None, steps: int = 150) -> dict[str, Any]:
     """The figures of the report on one uniform run, which is trained for that; no group: the best of the mix."""
-    from budgetalloc.cli.testbed.train import train
+    from train import train
+
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     rows = read(HERE / "results.jsonl")
-    name = best_uniform(rows, mix, {row["policy"] for row in rows}) if group is None else f"uniform{group}"
+    name = best_uniform(rows, mix) if group is None else f"uniform{group}"
     name = "uniform" if name == "uniform8" else name
     with tempfile.TemporaryDirectory() as folder:
         ledger = Path(folder) / "ledger.jsonl"
@@ -47,7 +48,6 @@ def logged(mix: str, group: int | None, steps: int = 150) -> dict[str, Any]:
             learning_rate=best_rates(rows, TUNING_SEEDS)[name, mix],
             seed=0,
             **MIXES[mix].task(0),
-            eval_samples=1,
             threads=1,
             progress=False,
         )

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
-from budgetalloc.cli.testbed.language import Grading, Language, Reward
+from language import Grading, Language, Reward
 
 ERRS = 0.05
 

@@ -26,7 +26,7 @@ def by_policy(rows: list[dict[str, Any]], mix: str, seeds: set[int]) -> dict[str
     runs: dict[tuple[str, float], dict[int, tuple[float, float]]] = {}
     for row in rows:
         if row["mix"] == mix and row["seed"] in seeds:
-            result = mean_success(row["curve"]), row["curve"][-1].get("pass64", np.nan)
+            result = mean_success(row), row.get("pass64", [np.nan])[-1]
             runs.setdefault((row["policy"], row["rate"]), {})[row["seed"]] = result
     best: dict[str, tuple[float, float]] = {}
     for (policy, _), of_seed in runs.items():

@@ -11,9 +11,9 @@ import growing
 import operations
 import reasoning
 import reward_model
+from language import Grading, Language, Rows
 
 from budgetalloc.cli.testbed import skills
-from budgetalloc.cli.testbed.language import Grading, Language, Rows
 from budgetalloc.cli.testbed.skills import SKILLS, held_out, pool
 
 
@@ -34,8 +34,12 @@ class Mix:
 
     def task(self, seed: int) -> dict[str, Any]:
         """The arguments of `train` that are the mix's."""
-        rows = {"rows": self.rows(seed), "held_out_rows": self.held_out()}
-        return rows | {"language": self.language, "grading": self.grading, "weights": self.weights}
+        task = {"rows": self.rows(seed), "held_out_rows": self.held_out(), "language": self.language}
+        if self.weights is not None:
+            task["weights"] = self.weights
+        if self.grading is not None:
+            task |= {"reward_funcs": self.grading.functions(seed), "reward_weights": list(self.grading.weights)}
+        return task
 
 
 def _of(rows: Rows, letters: str) -> Rows:

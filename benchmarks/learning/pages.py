@@ -4,22 +4,20 @@
     python benchmarks/learning/pages.py --check    # fails if a page is out of date
 
 A table is found by its header row within its section, a sentence by the text before its first colon. The rest of a
-page is written by hand and also states figures, so read it again. `table.py` and `twice.py` print tables that are
-on no page. `benchmarks/methods.py --write --keep` does the same for METHODS.md.
+page is written by hand and also states figures, so read it again. `benchmarks/methods.py --write --keep` does the same
+for METHODS.md.
 """
 
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import with_features
 from run import read
-from table import current
+from table import HERE, Row
 from verdict import rivals, verdict
 
-HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
 RATES = 0, 3, 6, 10, 11  # columns of the long table that the table for readers lacks
@@ -28,7 +26,7 @@ SIZES = 0, 1, 4, 7, 9, 10, 11
 ROUNDS = 0, 4, 5, 6  # columns that compare with the default
 
 
-def printed(rows: list[dict[str, Any]], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
+def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
     """The path of a page, the heading of a section, and the tables and sentences that belong there."""
     yield EVIDENCE, "## Twelve mixes of tasks", verdict(rows, "adaptive", short=True)
     long = verdict(rows, "adaptive")
@@ -93,7 +91,7 @@ def replaced(page: str, heading: str, text: str) -> str:
     return "\n".join([*before, *section, *after])
 
 
-def written(rows: list[dict[str, Any]], root: Path = ROOT) -> dict[str, str]:
+def written(rows: list[Row], root: Path = ROOT) -> dict[str, str]:
     """The pages as they should be, by their paths."""
     pages: dict[str, str] = {}
     for page, heading, text in printed(rows):
@@ -107,7 +105,7 @@ def main() -> None:
     check = parser.parse_args().check
     old = [
         (page, text)
-        for page, text in written(current(read(HERE / "results.jsonl"))).items()
+        for page, text in written(read(HERE / "results.jsonl")).items()
         if text != (ROOT / page).read_text(encoding="utf-8")
     ]
     for page, text in old:

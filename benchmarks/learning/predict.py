@@ -1,7 +1,7 @@
-"""A logged GRPO run of a real language model, in the order in which `predict_features.py` and `replay.py` read it.
+"""A logged GRPO run of a real language model, in the order in which `predict_features.py` reads it.
 
 The log (`dsr_sub_grpo_history.csv.gz`, Qwen2.5-Math-1.5B, 500 steps of 128 prompts x 8 rollouts) has each prompt's
-visits in order, but not the order of the steps. A replay therefore goes through sweeps: all first visits, then all
+visits in order, but not the order of the steps. It is read in sweeps: all first visits, then all
 second ones, at most 128 a step, prompts in the order of a hash. Scores are the log-likelihood of a group's successes
 under the belief's beta-binomial, and the Brier score. Intervals are Student's t over prompts (95 %).
 """

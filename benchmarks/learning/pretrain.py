@@ -174,7 +174,7 @@ def report(model: Any, tokenizer: Any, language: Any = skills) -> str:
         right = np.mean(probability(model, tokenizer, prompts, [language.answer(text) for text in prompts]))
         lines.append(f"{skill:<10} {prompts[0]:<12} {right:.3f}")
     success = evaluate(model, tokenizer, rows, language=language)
-    lines.append(f"held-out success {success.skills:.3f}, expected {success.expected:.4f}, traps {success.traps:.3f}")
+    lines.append(f"held-out success {success.expected:.4f}")
     return "\n".join(lines)
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 import operations  # in this folder
+from language import Grading
 from numpy.typing import NDArray
-
-from budgetalloc.cli.testbed.language import Grading
 
 WEIGHTS = Path(__file__).with_name("reward_model.npz")
 HIDDEN = 32

@@ -5,7 +5,7 @@
     python benchmarks/learning/run.py --jobs 2                                          # the table, seeds 0-4
     python benchmarks/learning/run.py --config configs/knapsack.yaml --rate 3e-4        # a policy of yours
     RAY_ADDRESS=head:6379 python benchmarks/learning/run.py --ray                       # on a Ray cluster
-    python benchmarks/learning/table.py                                                 # the table from the results
+    python benchmarks/learning/verdict.py                                               # the table from the results
 
 A run that is in the results file already is not repeated. Every rollout that was generated counts. A policy of a file
 is named by the file and a hash of its settings, so that results of an earlier version stay apart. With --ray, every
@@ -17,14 +17,12 @@ import contextlib
 import hashlib
 import itertools
 import json
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import oracle  # beside this file
-from measures import by_difficulty
 from mixes import MIXES, SIZED, describe
 from tqdm import tqdm
 
@@ -86,20 +84,22 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8
 GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16}  # for the others 8; prompts x generations stays the same
+COLUMNS = ("rollouts", "expected", "pass64", "tokens", "seconds")
+"""The curve in a line of the results file: a list of its points for each column. `mixed` is the mean share of rollouts
+in mixed groups. Lines of older runs have only what a table, a picture or a notebook reads."""
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
 
 
 def named(config: Config) -> str:
     """The file's name and a hash of every setting of the policy: another value is another policy."""
-    said = {
-        key: value for key, value in config.as_dict().items() if key in ("policy", "estimator", "budget", "callback")
-    }
-    return f"{Path(config.file).stem}-{hashlib.sha256(json.dumps(said).encode()).hexdigest()[:8]}"
+    said = [config.method, *map(dict, (config.arguments, config.sizes, config.callback))]
+    return f"{Path(config.file).stem}-{hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
 def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     """One training run; its curve as a line of the results file. `configs`: policies of files by their names."""
-    from budgetalloc.cli.testbed.train import train
+    from train import train
+
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     name, mix, rate, seed, steps = job
@@ -110,7 +110,6 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     else:
         # Exact beliefs need no rails: advantages of hopeless prompts are all a little below 0, which looks like a lean.
         build, options = (None, {"fallback": False}) if name in oracle.NAMES else RIVALS[name]
-    started = time.perf_counter()
     of_mix = (MIXES | SIZED)[mix]
     task = of_mix.task(seed)
 
@@ -129,17 +128,13 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         learning_rate=rate,
         seed=seed,
         **task,
-        eval_samples=1,  # the exact probability is what counts
         threads=1,
         progress=False,
     )
-    points = [asdict(point) for point in result.curve]
-    curve = [{name: round(x, 6) if isinstance(x, float) else x for name, x in point.items()} for point in points]
-    wall = round(time.perf_counter() - started, 1)
-    return {
-        **{"policy": name, "mix": mix, "rate": rate, "seed": seed, "steps": steps, "wall": wall, "curve": curve},
-        **by_difficulty(result.start_P, result.end_P),
-    }
+    columns = {each: [round(getattr(point, each), 6) for point in result.curve] for each in COLUMNS}
+    shares = [point.mixed_rollouts or 0.0 for point in result.curve[1:]]
+    mixed = round(sum(shares) / len(shares), 5)
+    return {"policy": name, "mix": mix, "rate": rate, "seed": seed, "steps": steps, **columns, "mixed": mixed}
 
 
 def run_at(given: tuple[list[Job], dict[str, Config]], at: int) -> dict[str, Any]:
@@ -162,11 +157,10 @@ def read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def mean_success(curve: list[dict[str, Any]]) -> float:
+def mean_success(row: dict[str, Any]) -> float:
     """Area under the curve of held-out success against rollouts, by the trapezoid rule, over the rollouts."""
-    pairs = list(itertools.pairwise(curve))
-    area = sum((b["rollouts"] - a["rollouts"]) * (a["expected"] + b["expected"]) / 2 for a, b in pairs)
-    return float(area / (curve[-1]["rollouts"] - curve[0]["rollouts"]))
+    rollouts = row["rollouts"]
+    return float(np.trapezoid(row["expected"], rollouts) / (rollouts[-1] - rollouts[0]))
 
 
 def best_rates(rows: list[dict[str, Any]], seeds: range) -> dict[tuple[str, str], float]:
@@ -175,7 +169,7 @@ def best_rates(rows: list[dict[str, Any]], seeds: range) -> dict[tuple[str, str]
     for row in rows:
         if row["seed"] in seeds:
             by_rate = scores.setdefault((row["policy"], row["mix"]), {})
-            by_rate.setdefault(row["rate"], []).append(mean_success(row["curve"]))
+            by_rate.setdefault(row["rate"], []).append(mean_success(row))
     return {which: max(by_rate, key=lambda r: sum(by_rate[r]) / len(by_rate[r])) for which, by_rate in scores.items()}
 
 
@@ -230,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             with args.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             name, mix, rate, seed, _ = key(row)
-            tqdm.write(f"{name} on {mix}, rate {rate:g}, seed {seed}: {row['curve'][-1]['expected']:.3f}")
+            tqdm.write(f"{name} on {mix}, rate {rate:g}, seed {seed}: {row['expected'][-1]:.3f}")
 
 
 if __name__ == "__main__":

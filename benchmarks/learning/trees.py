@@ -20,7 +20,7 @@ from mixes import MIXES  # in this folder
 from run import read
 
 import budgetalloc as ba
-from budgetalloc.offline.curves import reached
+from budgetalloc.offline.intervals import reached
 
 ARMS: dict[str, dict[str, Any] | None] = {
     "plain": None,
@@ -35,7 +35,8 @@ OUT = Path(__file__).with_suffix(".jsonl")
 
 def run(arm: str, seed: int) -> dict[str, Any]:
     """One run, with its curve: generated tokens and success."""
-    from budgetalloc.cli.testbed.train import train
+    from train import train
+
     from budgetalloc.contrib.trees import Trees
     from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -54,7 +55,6 @@ def run(arm: str, seed: int) -> dict[str, Any]:
         seed=seed,
         **mix.task(seed),
         eval_every=5,
-        eval_samples=1,  # the exact probability is what counts
         threads=1,
         progress=False,
     )

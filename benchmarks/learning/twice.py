@@ -9,12 +9,10 @@ of their own, `twice.jsonl`: they check a rate that the table has, and do not ch
 """
 
 import argparse
-from pathlib import Path
-from typing import Any
+from collections import defaultdict
 
-import numpy as np
-from run import GENERATIONS, best_rates, mean_success, read
-from table import TUNING_SEEDS, best_uniform
+from run import GENERATIONS, best_rates, read
+from table import HERE, TUNING_SEEDS, Row, best_uniform, head, mean_of, row
 
 HEAD = (
     *("mix", "rate", "uniform: group, best rate", "mean", "mean at this rate", "ends at this rate"),
@@ -22,17 +20,17 @@ HEAD = (
 )
 
 
-def twice(rows: list[dict[str, Any]], checks: list[dict[str, Any]], name: str) -> str:
+def twice(rows: list[Row], checks: list[Row], name: str) -> str:
     """A row a mix: mean success over the run at the best rate and at the higher one, and each seed's success at the end
     of the latter."""
     tuned = best_rates(rows, TUNING_SEEDS)
-    runs: dict[tuple[str, str, float], dict[int, list[dict[str, Any]]]] = {}
-    for row in (*rows, *checks):
-        if row["seed"] in TUNING_SEEDS:
-            runs.setdefault((row["policy"], row["mix"], row["rate"]), {})[row["seed"]] = row["curve"]
-    lines = [f"| {' | '.join(HEAD)} |".format(name), "|---" * len(HEAD) + "|"]
-    for mix in dict.fromkeys(row["mix"] for row in rows if row["policy"] == name):
-        uniform = best_uniform(rows, mix, {row["policy"] for row in rows})
+    runs: dict[tuple[str, str, float], dict[int, Row]] = defaultdict(dict)
+    for run in (*rows, *checks):
+        if run["seed"] in TUNING_SEEDS:
+            runs[run["policy"], run["mix"], run["rate"]][run["seed"]] = run
+    lines = head(title.format(name) for title in HEAD)
+    for mix in dict.fromkeys(run["mix"] for run in rows if run["policy"] == name):
+        uniform = best_uniform(rows, mix)
         both = [{rate for policy, on, rate in runs if (policy, on) == (which, mix)} for which in (name, uniform)]
         rates = [rate for rate in set.intersection(*both) if rate > 1.99 * tuned[name, mix]]  # rates are rounded
         if not rates:
@@ -42,17 +40,16 @@ def twice(rows: list[dict[str, Any]], checks: list[dict[str, Any]], name: str) -
             at_best, at_this = runs[policy, mix, tuned[policy, mix]], runs[policy, mix, min(rates)]
             group = f"{GENERATIONS.get(policy, 8)}, " if policy == uniform else ""
             cells.append(f"{group}{tuned[policy, mix]:g}")
-            cells += [f"{np.mean([mean_success(curve) for curve in run.values()]):.3f}" for run in (at_best, at_this)]
-            cells.append(", ".join(f"{at_this[seed][-1]['expected']:.3f}" for seed in sorted(at_this)))
-        lines.append(f"| {' | '.join(cells)} |")
+            cells += [f"{mean_of(list(of.values())):.3f}" for of in (at_best, at_this)]
+            cells.append(", ".join(f"{at_this[seed]['expected'][-1]:.3f}" for seed in sorted(at_this)))
+        lines.append(row(cells))
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="adaptive")
-    here = Path(__file__).parent
-    print(twice(read(here / "results.jsonl"), read(here / "twice.jsonl"), parser.parse_args().policy))
+    print(twice(read(HERE / "results.jsonl"), read(HERE / "twice.jsonl"), parser.parse_args().policy))
 
 
 if __name__ == "__main__":

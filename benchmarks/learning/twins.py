@@ -40,7 +40,7 @@ _CELLS = (
     *(0.219, 0.501, 0.135, 0.834, 0.534, 0.168, 0.210, 0.741),
 )
 """The model's mean success before training on the held-out questions of each of `reasoning.CELLS` (`start_P` of
-`budgetalloc.cli.testbed.train.train`)."""
+`train.train`)."""
 
 
 class Partial(Learner):

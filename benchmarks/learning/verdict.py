@@ -15,28 +15,29 @@ is Student's t of the logarithms over the mixes.
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from mixes import MIXES, SIZED
 from numpy.typing import NDArray
 from run import GENERATIONS, best_rates, read
 from table import (
+    HERE,
     TUNING_SEEDS,
+    Curve,
+    Row,
     averaged,
     best_uniform,
     between,
     collect,
-    current,
+    head,
     of_table,
+    row,
     share_with_interval,
     with_interval,
 )
 
-from budgetalloc.offline.curves import share_reached
-from budgetalloc.offline.intervals import interval
+from budgetalloc.offline.intervals import interval, share_reached
 
-_COVERAGE = "pass64"
 MEASURES = "mean", "pass@64"
 HEAD = (
     *("mix", "seeds", "start", "uniform: group, rate", "mean", "pass@64", "`{}()`: rate", "mean", "pass@64"),
@@ -51,13 +52,13 @@ NAMED = 3
 """Up to this many mixes are listed by name."""
 
 
-def paired(own: dict[int, Any], base: dict[int, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The values of both on the seeds that both have, in the same order."""
+def paired(own: dict[int, Curve], base: dict[int, Curve]) -> NDArray[np.float64]:
+    """The values of both on the seeds that both have, in the same order, shape (2, S, ...)."""
     seeds = sorted(own.keys() & base.keys())
-    return np.array([own[seed] for seed in seeds]), np.array([base[seed] for seed in seeds])
+    return np.array([[of[seed] for seed in seeds] for of in (own, base)])
 
 
-def verdict(rows: list[dict[str, Any]], name: str, short: bool = False) -> str:
+def verdict(rows: list[Row], name: str, short: bool = False) -> str:
     """The table by rising gain, and what it says in sentences. `short`: the columns that the README has."""
     tuned = best_rates(rows, TUNING_SEEDS)
     lines: list[tuple[float, list[str]]] = []
@@ -65,17 +66,18 @@ def verdict(rows: list[dict[str, Any]], name: str, short: bool = False) -> str:
     rises: dict[str, NDArray[np.float64]] = {}
     reached: dict[str, float] = {}
     few: list[str] = []
-    for mix in dict.fromkeys(row["mix"] for row in rows):
+    for mix in dict.fromkeys(run["mix"] for run in rows):
         curves, grid = collect(rows, mix)
-        uniform = best_uniform(rows, mix, {row["policy"] for row in rows})
-        own, base = paired(curves.get(name, {}), curves.get(uniform, {}))
-        if len(own) < 2:
+        uniform = best_uniform(rows, mix)
+        both = paired(curves.get(name, {}), curves.get(uniform, {}))
+        if both.shape[1] < 2:
             few.append(mix)
             continue
+        own, base = both
         gains[mix] = own.mean(axis=1) - base.mean(axis=1)
         coverage, pass64 = "not recorded", ["not recorded"] * 2
-        both = np.stack(paired(values_of(rows, mix, name), values_of(rows, mix, uniform)))[:, :, 1]
-        own_ends, base_ends = both[:, np.isfinite(both).all(axis=0)]
+        ends_2S = paired(values_of(rows, mix, name), values_of(rows, mix, uniform))[:, :, 1]
+        own_ends, base_ends = ends_2S[:, np.isfinite(ends_2S).all(axis=0)]
         if len(own_ends) > 1:
             rises[mix] = own_ends - base_ends
             coverage = with_interval(rises[mix])
@@ -87,9 +89,8 @@ def verdict(rows: list[dict[str, Any]], name: str, short: bool = False) -> str:
         cells += [f"{tuned[name, mix]:g}", f"{own.mean():.3f}", pass64[1]]
         cells += [with_interval(gains[mix]), coverage, share_with_interval(share)]
         lines.append((float(gains[mix].mean()), [cells[at] for at in _SHORT_CELLS] if short else cells))
-    head = SHORT if short else HEAD
-    text = [f"| {' | '.join(head)} |".replace("{}", name), "|---" * len(head) + "|"]
-    text += [f"| {' | '.join(cells)} |" for _, cells in sorted(lines)]
+    text = [line.replace("{}", name) for line in head(SHORT if short else HEAD)]
+    text += [row(cells) for _, cells in sorted(lines)]
     text += ["", counted("Mean success over the run", gains), counted("Coverage at the end (pass@64)", rises)]
     text += [saved(reached)] if reached else []
     text += [f"- **Left out** (fewer than two seeds of 150 steps): {_listed(few)}."] if few and not short else []
@@ -138,22 +139,23 @@ def _listed(mixes: Sequence[str]) -> str:
     return ", ".join(f"`{mix}`" for mix in mixes)
 
 
-def rivals(rows: list[dict[str, Any]], name: str) -> str:
+def rivals(rows: list[Row], name: str) -> str:
     """Compares the policy with each published method that has runs on all mixes of the policy.
 
     The differences of mean success and of pass@64 are paired over seeds, averaged over the mixes, and shown for the
     policy's worst mix.
     """
     own = of_mixes(rows, name)
-    head = "method", "runs", *(cell for what in MEASURES for cell in (f"{what} less the method's", "on its worst mix"))
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for rival in sorted({row["policy"] for row in rows}):
+    lines = head(
+        ("method", "runs", *(cell for what in MEASURES for cell in (f"{what} less the method's", "on its worst mix")))
+    )
+    for rival in sorted({run["policy"] for run in rows}):
         its = of_mixes(rows, rival)
         if rival.startswith(("adaptive", "uniform")) or not own.keys() <= its.keys():
             continue
         cells = [rival, str(sum(len(own[mix].keys() & its[mix].keys()) for mix in own))]
+        pairs = {mix: paired(own[mix], its[mix]) for mix in own}
         for at in range(len(MEASURES)):
-            pairs = {mix: paired(own[mix], its[mix]) for mix in own}
             gains = {mix: (mine - other)[:, at] for mix, (mine, other) in pairs.items()}
             gains = {mix: gain[np.isfinite(gain)] for mix, gain in gains.items()}
             gains = {mix: gain for mix, gain in gains.items() if len(gain)}
@@ -163,35 +165,32 @@ def rivals(rows: list[dict[str, Any]], name: str) -> str:
             least = min(gains, key=lambda mix: float(gains[mix].mean()))
             few = "" if len(gains) == len(own) else f", {len(gains)} {'mix' if len(gains) == 1 else 'mixes'}"
             cells += [averaged(list(gains.values())) + few, f"{gains[least].mean():+.3f} on {least}"]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(row(cells))
     return "\n".join(lines)
 
 
-def of_mixes(rows: list[dict[str, Any]], name: str) -> dict[str, dict[int, NDArray[np.float64]]]:
+def of_mixes(rows: list[Row], name: str) -> dict[str, dict[int, Curve]]:
     """`values_of` each mix on which the policy has runs on the table's seeds."""
-    found = {
-        mix: values_of(rows, mix, name) for mix in dict.fromkeys(row["mix"] for row in rows if row["policy"] == name)
-    }
+    found = {mix: values_of(rows, mix, name) for mix in dict.fromkeys(x["mix"] for x in rows if x["policy"] == name)}
     return {mix: values for mix, values in found.items() if values}
 
 
-def values_of(rows: list[dict[str, Any]], mix: str, name: str) -> dict[int, NDArray[np.float64]]:
+def values_of(rows: list[Row], mix: str, name: str) -> dict[int, Curve]:
     """Mean success over a run and pass@64 at its end (NaN if not recorded), by seed of the table."""
     curve = collect(rows, mix)[0].get(name, {})
-    ends = {row["seed"]: row["curve"][-1] for row in of_table(rows, mix) if row["policy"] == name}
-    return {seed: np.array([curve[seed].mean(), end.get(_COVERAGE, np.nan)]) for seed, end in ends.items()}
+    runs = [run for run in of_table(rows, mix) if run["policy"] == name]
+    return {run["seed"]: np.array([curve[run["seed"]].mean(), run.get("pass64", [np.nan])[-1]]) for run in runs}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="*", type=Path, default=[Path(__file__).with_name("results.jsonl")])
+    parser.add_argument("results", nargs="*", type=Path, default=[HERE / "results.jsonl"])
     parser.add_argument("--policy", default="adaptive")
     parser.add_argument("--rivals", action="store_true", help="compare with the published methods instead of uniform")
     parser.add_argument("--mix", action="append", choices=[*MIXES, *SIZED], help="default: all")
-    parser.add_argument("--short", action="store_true", help="the columns that the README has")
     args = parser.parse_args()
-    rows = [row for path in args.results for row in current(read(path)) if not args.mix or row["mix"] in args.mix]
-    print(rivals(rows, args.policy) if args.rivals else verdict(rows, args.policy, args.short))
+    rows = [run for path in args.results for run in read(path) if not args.mix or run["mix"] in args.mix]
+    print(rivals(rows, args.policy) if args.rivals else verdict(rows, args.policy))
 
 
 if __name__ == "__main__":

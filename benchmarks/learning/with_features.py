@@ -3,72 +3,83 @@
     python benchmarks/learning/with_features.py
     python benchmarks/learning/with_features.py --policy adaptive_3 --runs benchmarks/learning/rounds.jsonl
     python benchmarks/learning/with_features.py --policy adaptive_singles --runs benchmarks/learning/singles.jsonl
+    python benchmarks/learning/with_features.py --parts
 
 The runs of `adaptive_text` are in `results_features.jsonl`, those of `adaptive(rounds=3)` in `rounds.jsonl`, and those
 of `adaptive_singles` in `singles.jsonl`, at the learning rate of `adaptive`; their own rates were not tuned. The others
 are the table's. Cells are mean success and pass@64.
+
+`--parts` shows which part of `adaptive()` gains what, from `ablation.jsonl`, at the same rates. `own_groups` chooses
+prompts as `adaptive()` does, in groups of at least 4 with their own mean as the baseline. `equal_singles` draws single
+rollouts of random prompts, and has the baseline.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from run import mean_success, read
-from table import averaged, best_uniform, current, of_table, with_interval
-
-HERE = Path(__file__).parent
-Runs = dict[int, dict[str, Any]]  # by seed
+from run import read
+from table import HERE, Row, averaged, best_uniform, head, of_table, results, row, with_interval
 
 
-def results(runs: Runs, seeds: list[int]) -> NDArray[np.float64]:
-    """Mean success and pass@64 of these seeds, shape (2, S)."""
-    curves = [runs[seed]["curve"] for seed in seeds]
-    return np.array([[mean_success(curve) for curve in curves], [curve[-1]["pass64"] for curve in curves]])
-
-
-def compared(
-    rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str
-) -> Iterator[tuple[str, int, list[NDArray[np.float64]]]]:
-    """Each mix, its number of seeds, and the `results` of uniform, of the default and of the variant on them."""
-    for mix in dict.fromkeys(row["mix"] for row in variant):
-        of_mix = of_table(rows, mix)
-        uniform = best_uniform(rows, mix, {row["policy"] for row in of_mix if row["policy"].startswith("uniform")})
-        by_name: list[Runs] = [
-            {row["seed"]: row for row in of_mix if row["policy"] == known} for known in (uniform, "adaptive")
-        ]
-        by_name.append({row["seed"]: row for row in variant if row["mix"] == mix and row["policy"] == name})
+def compared(rows: list[Row], variants: list[Row], names: Sequence[str]) -> Iterator[tuple[str, list[NDArray]]]:
+    """Each mix, and the `results` of uniform, of the default and of the variants on the seeds that all have."""
+    for mix in dict.fromkeys(run["mix"] for run in variants):
+        of_mix, tried = of_table(rows, mix), [run for run in variants if run["mix"] == mix]
+        sources = [(of_mix, best_uniform(rows, mix)), (of_mix, "adaptive"), *((tried, name) for name in names)]
+        by_name = [{run["seed"]: run for run in source if run["policy"] == name} for source, name in sources]
         seeds = sorted(set.intersection(*map(set, by_name)))
         if len(seeds) > 1:
-            yield mix, len(seeds), [results(runs, seeds) for runs in by_name]
+            yield mix, [results(runs, seeds) for runs in by_name]
 
 
-def lines(rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str = "adaptive_text") -> Iterator[str]:
+def _cells(found: Sequence[NDArray]) -> list[str]:
+    return [f"{mean.mean():.3f} / {coverage.mean():.3f}" for mean, coverage in found]
+
+
+def lines(rows: list[Row], variant: list[Row], name: str = "adaptive_text") -> Iterator[str]:
     """The lines of the table, from the table's rows and those of the variant."""
-    names = f"best uniform | `adaptive` | `{name}`"
-    yield f"| mix | seeds | {names} | mean less `adaptive`'s | pass@64 less | mean less uniform's | pass@64 less |"
-    yield "|---" * 9 + "|"
-    for mix, seeds, (plain, default, own) in compared(rows, variant, name):
-        cells = [f"{mean.mean():.3f} / {coverage.mean():.3f}" for mean, coverage in (plain, default, own)]
-        cells += [with_interval(gain) for base in (default, plain) for gain in own - base]
-        yield f"| `{mix}` | {seeds} | {' | '.join(cells)} |"
+    less = ("mean less `adaptive`'s", "pass@64 less", "mean less uniform's", "pass@64 less")
+    yield from head(("mix", "seeds", "best uniform", "`adaptive`", f"`{name}`", *less))
+    for mix, (plain, default, own) in compared(rows, variant, [name]):
+        gains = [with_interval(gain) for base in (default, plain) for gain in own - base]
+        yield row((f"`{mix}`", own.shape[1], *_cells([plain, default, own]), *gains))
 
 
-def over_mixes(rows: list[dict[str, Any]], variant: list[dict[str, Any]], name: str = "adaptive_text") -> str:
+def over_mixes(rows: list[Row], variant: list[Row], name: str = "adaptive_text") -> str:
     """The differences to the default, averaged over the mixes."""
-    gains = [own - default for _, _, (_, default, own) in compared(rows, variant, name)]
+    gains = [own - default for _, (_, default, own) in compared(rows, variant, [name])]
     if not gains:
         return "- **Over the mixes, less `adaptive`'s**: no mix with two seeds."
     mean, coverage = (averaged([gain[at] for gain in gains]) for at in range(2))
     return f"- **Over the mixes, less `adaptive`'s**: mean {mean}, pass@64 {coverage}."
 
 
+def parts(rows: list[Row], variants: list[Row]) -> Iterator[str]:
+    """The lines of the table of the parts, and one of means over the mixes."""
+    less = ("both less choice alone", "both less baseline alone", "pass@64 less baseline alone")
+    alone = ("best uniform", "choice alone", "baseline alone", "both: `adaptive()`")
+    yield from head(("mix", "seeds", *alone, *less))
+    gains = []
+    for mix, (plain, both, choice, singles) in compared(rows, variants, ["own_groups", "equal_singles"]):
+        pairs = (both[0] - choice[0], both[0] - singles[0], both[1] - singles[1])
+        yield row((f"`{mix}`", both.shape[1], *_cells([plain, choice, singles, both]), *map(with_interval, pairs)))
+        gains.append([(part[0] - plain[0]).mean() for part in (choice, singles, both)])
+    if gains:
+        yield row(("mean less uniform's", "", "", *(f"{x:+.3f}" for x in np.mean(gains, axis=0)), "", "", ""))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="adaptive_text")
     parser.add_argument("--runs", type=Path, default=HERE / "results_features.jsonl", help="the runs of this policy")
+    parser.add_argument("--parts", action="store_true", help="the parts of `adaptive()` instead")
     args = parser.parse_args()
-    given = current(read(HERE / "results.jsonl")), read(args.runs), args.policy
-    print("\n".join([*lines(*given), "", over_mixes(*given)]))
+    table = read(HERE / "results.jsonl")
+    if args.parts:
+        print("\n".join(parts(table, read(HERE / "ablation.jsonl"))))
+    else:
+        given = table, read(args.runs), args.policy
+        print("\n".join([*lines(*given), "", over_mixes(*given)]))

@@ -42,14 +42,16 @@ Job = tuple[str, float, int]  # arm, learning rate, seed
 
 def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10) -> dict[str, Any]:
     """One training run, until `budget` rollouts were generated for training; its curve as a line of the results."""
-    import torch
     import trl_cgrpo
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     import budgetalloc as ba
-    import budgetalloc.cli.testbed.train
+
+    sys.path.insert(0, str(ROOT / "benchmarks" / "learning"))
+    import train as testbed
+
     from budgetalloc.cli.testbed import skills
     from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -85,8 +87,7 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
             trainer.calibrate = calibrate_and_count
 
     rows = skills.pool(80, seed)
-    testbed = sys.modules["budgetalloc.cli.testbed.train"]  # makes the trainer by these two names
-    testbed.GRPOTrainer, testbed.GRPOConfig = GRPOTrainer, GRPOConfig  # type: ignore[attr-defined]
+    testbed.GRPOTrainer, testbed.GRPOConfig = GRPOTrainer, GRPOConfig  # it makes the trainer by these two names
     if arm.startswith("trl-cgrpo"):
         trained = {row["prompt_id"] for row in rows}
         fresh = [row for row in skills.pool(200, seed + 1000) if row["prompt_id"] not in trained]
@@ -111,7 +112,6 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
             rows=rows,
             held_out_rows=skills.held_out(20),
             eval_every=eval_every,
-            eval_samples=1,
             threads=1,
             progress=False,
             **ARMS[arm],
@@ -119,7 +119,7 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
     finally:
         GRPOTrainer._generate_single_turn = own
     curve = [
-        {"step": point.step, "success": point.expected, "seconds": point.seconds} | after[point.step]
+        {"step": point.step, "success": round(point.expected, 5), "seconds": point.seconds} | after[point.step]
         for point in training.curve
     ]
     widths = [entry["cgrpo/mean_k"] for entry in training.trainer.state.log_history if "cgrpo/mean_k" in entry]
@@ -128,8 +128,7 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
         "rate": rate,
         "seed": seed,
         "mean_k": statistics.fmean(widths) if widths else None,
-        "torch": torch.__version__,
-        "curve": curve,
+        **{name: [point[name] for point in curve] for name in curve[0]},
     }
 
 
@@ -148,8 +147,8 @@ def at(row: dict[str, Any], rollouts: float, calibration: bool = True) -> float:
     """Held-out success after so many rollouts, between the points of the curve; of training alone, or all of them."""
     import numpy as np
 
-    spent = [point["generated"] - (0 if calibration else point["calibration"]) for point in row["curve"]]
-    return float(np.interp(rollouts, spent, [point["success"] for point in row["curve"]]))
+    free = 0 if calibration else np.array(row["calibration"])
+    return float(np.interp(rollouts, np.array(row["generated"]) - free, row["success"]))
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
@@ -179,7 +178,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
             f"| {arm} | {rate:g} | {len(runs)} | {mean(at(row, BUDGET) for row in runs):.3f} | "
             f"{mean(at(row, BUDGET, calibration=False) for row in runs):.3f} | {means.mean():.3f} | "
             + (f"{grid[reached[0]] / BUDGET:.0%}" if len(reached) else "never")
-            + f" | {mean(row['curve'][-1]['step'] for row in runs):.0f} | "
+            + f" | {mean(row['step'][-1] for row in runs):.0f} | "
             + ("" if arm == "budgetalloc" else f"{mean(widths):.1f}")
             + " |"
         )
@@ -191,10 +190,10 @@ def cost(turns: int = 3, steps: int = 20, first: int = 5) -> str:
     seconds_of: dict[str, list[float]] = defaultdict(list)
     made: dict[str, float] = {}
     for turn, arm in itertools.product(range(turns), ARMS):
-        curve = run((arm, 3e-4, turn), steps=first + steps, eval_every=first)["curve"]
-        warm, end = curve[1], curve[-1]  # calibration comes before the first step
-        seconds_of[arm].append((end["seconds"] - warm["seconds"]) / steps)
-        made[arm] = (end["generated"] - warm["generated"]) / steps
+        row = run((arm, 3e-4, turn), steps=first + steps, eval_every=first)
+        # Calibration comes before the first step, so before the second point.
+        seconds_of[arm].append((row["seconds"][-1] - row["seconds"][1]) / steps)
+        made[arm] = (row["generated"][-1] - row["generated"][1]) / steps
     lines = ["| arm | seconds a step | rollouts a step | milliseconds a rollout |", "|---|---|---|---|"]
     for arm, seconds in seconds_of.items():
         middle = statistics.median(seconds)
@@ -244,8 +243,7 @@ def main() -> None:
             for row in processes.imap_unordered(run, todo):
                 with args.out.open("a") as file:
                     file.write(json.dumps(row) + "\n")
-                end = row["curve"][-1]
-                print(f"{row['arm']}, rate {row['rate']:g}, seed {row['seed']}: {end['success']:.3f}", flush=True)
+                print(f"{row['arm']}, rate {row['rate']:g}, seed {row['seed']}: {row['success'][-1]:.3f}", flush=True)
             processes.close()
             processes.join()
     print(tables(read(args.out)))

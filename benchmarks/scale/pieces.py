@@ -151,7 +151,7 @@ class Curve(TrainerCallback, ExportableState):  # type: ignore[misc]
                 **self.counts,
                 "seconds": round(self.counts["seconds"], 3),
                 "success": round(sum(right_P) / (SAMPLES * len(right_P)), 6),
-                "right": right_P,
+                "pass8": round(sum(right > 0 for right in right_P) / len(right_P), 8),
             }
         )
 

@@ -8,9 +8,8 @@ are differences, and the last three columns are the shares of uniform's rollouts
 policy's mean curve reaches the end of uniform's, all with Student's t intervals over the seeds.
 
 "start", "mean" and "end" are held-out success, sampled: at the start, over the rollouts of the run, and at the end.
-"lost" and "gained" are the held-out prompts with at least half of their answers right at the start and less than a
-quarter at the end, and the reverse. "tokens" are those of a rollout. Unfinished runs are shown as far as they are;
-"steps" says how far.
+"pass@8" is the share of held-out prompts with a right answer among the eight samples at the end. "tokens" are those of
+a rollout. Unfinished runs are shown as far as they are; "steps" says how far.
 """
 
 import argparse
@@ -22,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.offline.curves import share_reached
-from budgetalloc.offline.intervals import interval
+from budgetalloc.offline.intervals import interval, share_reached
 
 TUNING_SEED = 100  # and above
-OF_A_POINT = ("device", "step", "rollouts", "tokens", "seconds", "success", "right")  # the other fields name the run
+OF_A_POINT = ("device", "step", "rollouts", "tokens", "seconds", "success", "pass8")  # the other fields name the run
 Run = tuple[tuple[str, Any], ...]
 
 
@@ -65,21 +63,14 @@ def mean_success(points: list[dict[str, Any]]) -> float:
     return float(area / (points[-1]["rollouts"] - points[0]["rollouts"])) if pairs else float(points[0]["success"])
 
 
-def moved(points: list[dict[str, Any]], samples: int = 8) -> tuple[int, int]:
-    """Prompts lost and prompts gained between the first point and the last."""
-    pairs = list(zip(points[0]["right"], points[-1]["right"], strict=True))
-    lost = sum(a >= samples / 2 and b < samples / 4 for a, b in pairs)
-    return lost, sum(b >= samples / 2 and a < samples / 4 for a, b in pairs)
-
-
 def table(runs: dict[Run, list[dict[str, Any]]]) -> str:
-    lines = ["| task | pool | policy | rate | seed | steps | start | mean | end | pass@8 | lost, gained | tokens | s |"]
-    lines.append("|---" * 13 + "|")
+    lines = ["| task | pool | policy | rate | seed | steps | start | mean | end | pass@8 | tokens | s |"]
+    lines.append("|---" * 12 + "|")
     for which, points in sorted(runs.items(), key=lambda run: str(run[0])):
         said, last = dict(which), points[-1]
         cells = [said["task"], said["pool"], said["policy"], f"{said['rate']:g}", said["seed"]]
         cells += [f"{last['step']} of {said['steps']}", f"{points[0]['success']:.3f}", f"{mean_success(points):.3f}"]
-        cells += [f"{last['success']:.3f}", f"{_solved(points):.3f}", "{}, {}".format(*moved(points))]
+        cells += [f"{last['success']:.3f}", f"{last['pass8']:.3f}"]
         cells += [f"{last['tokens'] / max(1, last['rollouts']):.1f}", f"{last['seconds']:.0f} ({last['device']})"]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
@@ -144,17 +135,12 @@ def compared(runs: dict[Run, list[dict[str, Any]]]) -> Iterator[str]:
             own, base = ([of_policy[name][seed] for seed in seeds] for name in (policy, plain))
             gains = [
                 [measure(a) - measure(b) for a, b in zip(own, base, strict=True)]
-                for measure in (mean_success, lambda points: points[-1]["success"], _solved)
+                for measure in (mean_success, lambda points: points[-1]["success"], lambda points: points[-1]["pass8"])
             ]
             spent = [_shares(own, base, name) for name in ("rollouts", "tokens", "seconds")]
             cells = [task, pool, policy, str(len(seeds)), f"{plain}: {np.mean([*map(mean_success, base)]):.3f}"]
             cells += [*map(_with_interval, gains), *spent]
             yield f"| {' | '.join(cells)} |"
-
-
-def _solved(points: list[dict[str, Any]]) -> float:
-    """pass@8 at the end: the share of held-out prompts with a right answer among the eight samples."""
-    return float(np.mean(np.array(points[-1]["right"]) > 0))
 
 
 def draw(runs: dict[Run, list[dict[str, Any]]], folder: Path) -> None:

@@ -28,10 +28,6 @@ def summed(ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], FloatA
     """The prompts that have a success, and the evidence about each: its successes, its failures,
     and the sum of u(1-u) over its successes u, shape (P, 3).
 
-    Raises:
-        InputError: ids and successes of different lengths, or a success outside [0, 1]. NaN and
-            None are ignored.
-
     >>> summed(["a", "b", "a", "c"], [1.0, 0.5, 0.0, None])
     (['a', 'b'], array([[1.  , 1.  , 0.  ],
            [0.5 , 0.5 , 0.25]]))

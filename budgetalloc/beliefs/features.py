@@ -31,12 +31,10 @@ class Features:
 
     Args:
         ids: The prompts, each once.
-        values_PK: K features of each prompt, shape (P, K), finite. A column that is constant
-            carries no information.
+        values_PK: At most 512 features of each prompt, shape (P, K), finite.
 
     Raises:
-        InputError: an id twice, another shape, a number that is not finite, or more than 512
-            features.
+        InputError: an id twice, another shape, a number that is not finite, or more features.
 
     >>> features = Features(["a", "b"], [[0.0], [3.0]])
     >>> features.of(["b", "unknown", "a"])
@@ -179,21 +177,16 @@ class Features:
 
     @classmethod
     def of_columns(cls, ids: Iterable[Any], columns: Mapping[str, Sequence[Any]]) -> "Features":
-        """Features from columns of a dataset: numbers by their rank, texts and flags as one column
-        per value.
+        """Features from columns of a dataset: numbers by the normal score of their rank, so that
+        unit and outliers do not matter; texts and flags as one column per value.
 
-        A column of numbers enters as the normal score of its rank, so that its unit and its
-        outliers do not matter; a missing number (None or NaN) enters as 0. Known pass rates,
-        lengths, difficulties and domains are such columns. The weight and the sign of each feature
-        are learned.
+        Known pass rates, lengths, difficulties and domains are such columns. A missing number (None
+        or NaN) enters as 0. The weight and the sign of each feature are learned.
 
         Args:
             ids: The prompts, each once.
             columns: Values of each prompt by the name of the column. At most 200 distinct texts a
                 column.
-
-        Raises:
-            InputError: another length, values of another type, or too many distinct texts.
 
         >>> columns = {"pass_rate": [0.1, 0.2, 0.9], "source": ["x", "y", "x"]}
         >>> Features.of_columns(["a", "b", "c"], columns).count
@@ -220,10 +213,6 @@ class Features:
             rates: The success rate of each prompt in [0, 1], None or NaN where it is not known.
             rollouts: The rollouts behind each rate, one number for all prompts or one for each; 0
                 means no rate.
-
-        Raises:
-            InputError: another length, a rate outside [0, 1], or a negative or infinite number of
-                rollouts.
 
         >>> features = Features.of_rates(["a", "b", "c"], [0.75, 0.25, 0.5], rollouts=[4, 4, 64])
         >>> features.of(["a", "b", "c"]).round(2).ravel().tolist()

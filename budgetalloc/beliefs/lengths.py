@@ -31,7 +31,7 @@ def expected_tokens(
         tokens_PK: Sums of their tokens with the same weights, shape (P, 2).
         mean_K: The pool's mean tokens of a success and of a failure, positive, shape (2,).
 
-    >>> expected_tokens([[0, 0], [0, 3]], [[0, 0], [0, 600]], [50, 100])  # failures of 200 tokens, twice the pool's
+    >>> expected_tokens([[0, 0], [0, 3]], [[0, 0], [0, 600]], [50, 100])  # failures of 200 tokens
     (array([50., 90.]), array([100., 195.]))
     """
     weight, tokens, mean = (
@@ -101,9 +101,7 @@ class Lengths(Stateful):
         """Tokens of each prompt, and expected tokens of its next answer; 1 before the first
         rollout. Shape (P,) each.
 
-        Args:
-            ids_P: The prompts, shape (P,).
-            rate_P: Their success rates, in [0, 1], shape (P,).
+        `rate_P` are their success rates, in [0, 1], shape (P,).
         """
         at_P, rate = self._prompts.find(ids_P), np.asarray(rate_P)
         if not len(self):

@@ -13,9 +13,9 @@ from budgetalloc.beliefs.ids import Id, check_ids, factorize
 from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, mixed_groups
-from budgetalloc.beliefs.state import arrays_in, check_state, distinct_ids, reading
+from budgetalloc.beliefs.state import Table, check_state, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_function, check_integer
+from budgetalloc.errors import InputError, check_function, check_integer, shown
 
 __all__ = ["Learn", "Memory", "Visit"]
 
@@ -141,11 +141,9 @@ class Memory:
         success_R = rewards_R if success_R is None else success_R
         if not len(ids_R) == len(rewards_R) == len(success_R):
             raise InputError(
-                "ids_R",
-                f"{len(ids_R)} ids, {len(rewards_R)} rewards and "
+                f"ids_R={shown(ids_R)}: {len(ids_R)} ids, {len(rewards_R)} rewards and "
                 f"{len(success_R)} successes. "
-                "Give one of each for every rollout.",
-                ids_R,
+                "Give one of each for every rollout."
             )
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
         self._seen.append(
@@ -231,12 +229,10 @@ class Memory:
         check_state(state)
         with reading("memory"):
             about = dict(state["memory"])
-            ids = distinct_ids(about["ids"])
+            table = Table(self._start, dict.fromkeys(self._start, -np.inf))
+            columns = {name: state[f"memory/{name}"] for name in self._start}
+            table.load_state_dict({"ids": about["ids"]} | columns)
             numbers = {str(name): float(number) for name, number in about["numbers"].items()}
-            keys = {
-                f"memory/{name}": (len(ids), *start.shape) for name, start in self._start.items()
-            }
-            columns = dict(zip(self._start, arrays_in(state, keys, nan=keys).values(), strict=True))
             seen = [
                 (check_ids(names, "seen"), *check_outcomes(rewards, success, len(names)))
                 for names, rewards, success in about["seen"]
@@ -244,7 +240,8 @@ class Memory:
             step = check_integer("step", about["step"], 0)
             if missing := sorted(self._numbers.keys() - numbers.keys()):
                 raise InputError(f"it lacks the numbers {missing}")
-            if (wrong := self._unexpected(columns, numbers)) is not None:
-                raise InputError(f"it holds {wrong}, which this policy never writes", argument="it")
-        self.step, self.numbers, self.columns, self._seen = step, numbers, columns, seen
-        self._index = Index(ids)
+            loaded = {name: table[name] for name in self._start}
+            if (wrong := self._unexpected(loaded, numbers)) is not None:
+                raise InputError(f"it holds {wrong}, which this policy never writes")
+        self.step, self.numbers, self._seen = step, numbers, seen
+        self.columns, self._index = loaded, table.index

@@ -4,26 +4,16 @@ used at every step."""
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, UInt64Array, check_distinct, check_ids, stable_key
 from budgetalloc.budget import IntArray
 
-__all__ = ["Index", "Pool", "Rows", "rows_to_read", "with_room"]
-
-Rows = TypeVar("Rows", bound=NDArray[Any])
-
-
-def with_room(values: Rows, rows: int, empty: float = 0) -> Rows:
-    """The array with at least this many rows. Doubling its length keeps the total cost linear."""
-    if rows <= len(values):
-        return values
-    more = max(rows - len(values), len(values))
-    return np.concatenate([values, np.full((more, *values.shape[1:]), empty, values.dtype)])  # type: ignore[return-value]
+__all__ = ["Index", "Pool", "rows_to_read"]
 
 
 def rows_to_read(at_P: IntArray, known: int) -> tuple[slice | IntArray, IntArray]:

@@ -96,11 +96,9 @@ class Beta:
     """Beta(alpha, beta) beliefs about P prompts.
 
     Args:
-        alpha_P: Pseudo-successes, shape (P,), positive.
-        beta_P: Pseudo-failures, shape (P,), positive.
+        alpha_P, beta_P: Pseudo-successes and pseudo-failures, shape (P,) each, positive.
         spread_P: The variance of each prompt's successes as a share of p(1-p), shape (P,), in [0,
-            1]. The default is 1, which holds for successes of 0 and 1. It is 0 for a prompt whose
-            success is always 0.5.
+            1]. It is 1 by default, as for successes of 0 and 1, and 0 if every success is 0.5.
 
     Raises:
         InputError: a parameter is not positive and finite, a spread lies outside [0, 1], or the

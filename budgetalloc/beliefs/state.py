@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import zipfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -34,10 +34,7 @@ from budgetalloc.errors import (
 __all__ = [
     "Stateful",
     "Table",
-    "arrays_in",
     "check_state",
-    "distinct_ids",
-    "lists_of",
     "load_state",
     "reading",
     "save_state",
@@ -295,65 +292,6 @@ def check_state(state: Any) -> None:
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         what = "give what `state_dict()` returned or `load_state` read."
         raise StateError(f"state={shown(state)}: {what}")
-
-
-def lists_of(arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
-    """Arrays of numbers as lists that JSON can hold: NaN is None.
-
-    >>> lists_of({"sums": np.array([[1.0, 2.0]]), "mean": np.array([np.nan])})
-    {'sums': [[1.0, 2.0]], 'mean': [None]}
-    """
-    lists = {}
-    for key, array in arrays.items():
-        numbers = array.astype(object)
-        numbers[np.isnan(array)] = None
-        lists[key] = numbers.tolist()
-    return lists
-
-
-def distinct_ids(ids: Any) -> list[Id]:
-    """The prompt ids of a saved state. Raises `InputError` if they are no ids, or one is
-    repeated."""
-    listed = check_ids(ids, "ids")
-    if len(set(listed)) < len(listed):
-        raise InputError(f"{len(listed)} ids, of which {len(set(listed))} are distinct")
-    return listed
-
-
-def arrays_in(
-    state: Mapping[str, Any],
-    shapes: Mapping[str, tuple[int, ...]],
-    *,
-    whole: Container[str] = (),
-    nan: Container[str] = (),
-) -> dict[str, NDArray[np.float64]]:
-    """Entries of a saved state as new arrays of floats. JSON lists are read too, with None as NaN.
-
-    Args:
-        state: The state.
-        shapes: The shape of each wanted entry.
-        whole: The entries that hold whole numbers.
-        nan: The entries that may hold NaN.
-
-    Raises:
-        KeyError: an entry is missing. Use it within `reading`.
-        InputError: an entry has another shape, or a number that is not finite or not whole.
-
-    >>> arrays_in({"mean": [None, 0.5], "step": 3}, {"mean": (2,), "step": ()}, whole=["step"], nan=["mean"])
-    {'mean': array([nan, 0.5]), 'step': array(3.)}
-    """
-    arrays = {}
-    for key, shape in shapes.items():
-        array = check_array(key, state[key], "numbers")
-        if not array.size and 0 in shape:  # lists without entries have no shape
-            array = array.reshape(shape)
-        known = array[~np.isnan(array)] if key in nan else array
-        sound = array.shape == shape and np.isfinite(known).all()
-        if not sound or (key in whole and (abs(known) >= 2**53).any() | (known % 1 != 0).any()):
-            kind = "whole" if key in whole else "finite"
-            raise InputError(f"{key} does not hold {kind} numbers of shape {shape}", argument=key)
-        arrays[key] = array
-    return arrays
 
 
 @contextmanager

@@ -54,10 +54,6 @@ class TrackingEstimator(Estimator):
     Args:
         features: Features of the prompts, or None.
 
-    Raises:
-        InputError: not features; in `observe`, ids and successes of different lengths, or a success
-            outside [0, 1].
-
     >>> estimator = TrackingEstimator()
     >>> for passed in (0, 2, 4, 6, 8):  # of 8, in each of 20 prompts; later, the others are not visited
     ...     seen = range(20) if passed == 0 else range(10)
@@ -249,21 +245,17 @@ def fitted(
     trials_G: FloatArray,
     precision_KK: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """The update of the regression's weights by the outcomes of a step, and the precision after it.
+    """The update of the regression's weights by the outcomes of a step, and their precision (the
+    inverse of the covariance) after it.
 
     The log-odds of prompt g rise by x_g . d from the mean of its belief. The move d maximises the
     log-likelihood of the outcomes minus d' precision d / 2, by Newton's method. Each prompt's
     log-likelihood is divided by 1 + n / (a + b), because its n outcomes share the error of one
     belief, Beta(a, b).
 
-    Args:
-        features_GK: x_g of each prompt, shape (G, K).
-        belief_G: The beliefs before the step.
-        successes_G, trials_G: Successes, and rollouts n, of each prompt.
-        precision_KK: Inverse of the covariance of the weights before the step.
-
     >>> belief = Beta(np.full(100, 5.0), np.full(100, 5.0))
-    >>> move, precision = fitted(np.ones((100, 1)), belief, np.full(100, 0.8), np.ones(100), np.eye(1))
+    >>> successes_G, trials_G = np.full(100, 0.8), np.ones(100)
+    >>> move, _ = fitted(np.ones((100, 1)), belief, successes_G, trials_G, np.eye(1))
     >>> round(float(move[0]), 2)  # towards log(0.8 / 0.2) = 1.39
     1.3
     """
@@ -295,11 +287,6 @@ def left_out_means(
     The prompts are divided into eight folds. The weights for the prompts of a fold are fitted to
     those of the others, so that no mean depends on the prompt's own outcomes. Arguments as in
     `fitted`.
-
-    >>> belief = Beta(np.full(64, 5.0), np.full(64, 5.0))
-    >>> successes_G = np.repeat([1.0, 0.0], [48, 16])
-    >>> left_out_means(np.ones((64, 1)), belief, successes_G, np.ones(64), np.eye(1) / 4).round(2)[[0, 63]]
-    array([0.74, 0.74])
     """
     fold_G = np.arange(len(belief_G)) % _FOLDS
     mean_G = belief_G.mean.copy()
@@ -308,9 +295,8 @@ def left_out_means(
         if not others.size:
             break
         rest = belief_G.take(others)
-        move_K, _ = fitted(
-            features_GK[others], rest, successes_G[others], trials_G[others], precision_KK
-        )
+        given = features_GK[others], rest, successes_G[others], trials_G[others]
+        move_K, _ = fitted(*given, precision_KK)
         odds_K = belief_G.alpha_P[own] / belief_G.beta_P[own] * np.exp(features_GK[own] @ move_K)
         mean_G[own] = odds_K / (1 + odds_K)
     return np.clip(mean_G, 1e-4, 1 - 1e-4)

@@ -11,13 +11,12 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.lengths import Lengths
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.state import Stateful
 from budgetalloc.contrib.pacing import DualPrice
 from budgetalloc.contrib.prices import Price, Seconds, tokens
 from budgetalloc.errors import (
     InputError,
-    StateError,
     UnsupportedError,
-    check_array,
     check_number,
     shown,
 )
@@ -71,7 +70,7 @@ def check_cost(cost: Any) -> None:
 
 
 @dataclass
-class CostBudget:
+class CostBudget(Stateful):
     """Keeps the mean cost of a step near a target, with as many rollouts as the trainer needs.
 
     Costs enter the decision as (cost / mean cost) ** price. The price starts at 1, where costs
@@ -94,6 +93,8 @@ class CostBudget:
     array([ 38., 176.])
     """
 
+    saved = ("price", "spent", "steps", "over", "in_a_row")
+
     target: float
     price: float = 1.0
     spent: float = 0.0
@@ -107,6 +108,10 @@ class CostBudget:
         mean = each_P.mean()
         relative_P = np.clip((each_P / mean) ** self.price, 1 / _FACTOR, _FACTOR)
         return once_P * relative_P * mean / each_P, relative_P * mean
+
+    def check_restored(self) -> None:
+        if not 0 <= self.price <= _MOST or self.spent < 0:
+            raise InputError(f"price={self.price} is not from 0 to {_MOST:g}")
 
     def learn(self, spent: float) -> None:
         """Moves the price after a step that cost this much."""
@@ -366,8 +371,7 @@ class Costs(Part):
             known = {"prices": dict(self.prices), "known": sorted(self._reported)}
             state["costs/reported"] = known
         if (budget := self.budget) is not None:
-            numbers = [budget.price, budget.spent, budget.steps, budget.over, budget.in_a_row]
-            state["costs/budget"] = np.array(numbers, dtype=np.float64)
+            state["costs/budget"] = budget.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -381,17 +385,8 @@ class Costs(Part):
         self.lengths.load_state_dict(state["lengths"])
         known = saved.get("known", ()) if isinstance(saved, dict) else ()
         self._reported = {name for name in self.reports if name in known}
-        if self.budget is None or "costs/budget" not in state:
-            return
-        numbers = check_array("costs/budget", state["costs/budget"], "five numbers of at least 0")
-        fits = numbers.shape == (5,) and (np.isfinite(numbers) & (numbers >= 0)).all()
-        if not fits or numbers[0] > _MOST:
-            raise StateError(
-                "The state holds no budget in cost: it is damaged. Resume from another checkpoint."
-            )
-        price, spent, steps, over, in_a_row = numbers.tolist()
-        target = self.budget.target
-        self.budget = CostBudget(target, price, spent, int(steps), int(over), int(in_a_row))
+        if self.budget is not None and "costs/budget" in state:
+            self.budget.load_state_dict(state["costs/budget"])
 
 
 def _prompts(rollouts: Rollouts) -> FloatArray:

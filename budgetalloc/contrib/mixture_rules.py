@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import arrays_in, lists_of, reading
+from budgetalloc.beliefs.state import Stateful, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import check_integer, check_number
+from budgetalloc.errors import InputError, check_integer, check_number
 
 __all__ = ["Adept", "DomainStep", "Learn", "efficiency", "success_of_domains"]
 
@@ -109,7 +109,7 @@ def efficiency(moved_D: FloatArray, variance_D: FloatArray, taught_D: FloatArray
     return np.asarray(np.clip(1 + weight_D * (ratio_D - 1), 0.05, 2.0))
 
 
-class Learn:
+class Learn(Stateful):
     """Our rule: what the beliefs say that a rollout teaches, times how much success has moved per
     rollout spent there.
 
@@ -135,6 +135,7 @@ class Learn:
     array([1., 1.])
     """
 
+    saved = may_be_nan = ("_learned",)
     needs_advantages = False
     memory = 30.0  # steps
     window = 64.0  # rollouts
@@ -198,6 +199,11 @@ class Learn:
         got = self._learned
         return efficiency(np.sqrt(got["moved"]), got["variance"], got["taught"])
 
+    def check_restored(self) -> None:
+        for name, array in self._learned.items():
+            if name != "success" and np.isnan(array).any():
+                raise InputError(name, "does not hold finite numbers.")
+
     def weights_D(self) -> FloatArray:
         """Teaching times efficiency, shape (D,)."""
         return self._learned["teaching"] * self._efficiency()
@@ -209,16 +215,6 @@ class Learn:
             "teaching": self._learned["teaching"],
             "efficiency": self._efficiency(),
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything learned, in types that JSON can hold; a domain without success has None."""
-        return lists_of(self._learned)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
-        with reading("mixture"):
-            shapes = {name: array.shape for name, array in self._learned.items()}
-            self._learned = arrays_in(state, shapes, nan=("success",))
 
 
 class Adept:

@@ -20,11 +20,11 @@ from packaging.version import Version
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.contrib.admission import Admission, Plan, most_ahead
 from budgetalloc.contrib.completions import Completion, Server
 from budgetalloc.errors import InputError, UnsupportedError, check_integer
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.training.admission import Admission, Plan, most_ahead
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.clock import Clock
 from budgetalloc.training.log_writer import LogWriter
@@ -67,7 +67,7 @@ class AdaptiveRolloutWorker:
     counts from the rewards of all complete steps, gets completions from the vLLM server, computes
     rewards and advantages, and puts the rollouts into the trainer's queue, with the oldest model
     version of their group. Several steps are generated at once, and the queue gets them in their
-    order, whichever rollouts end first (`training.admission`). A rollout without an answer within
+    order, whichever rollouts end first (`contrib.admission`). A rollout without an answer within
     `AsyncGRPOConfig.request_timeout`, or whose request failed, is lost: its group is trained
     without it, beliefs learn nothing from it, and it is charged at its expected cost.
 

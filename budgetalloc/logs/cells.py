@@ -1,7 +1,7 @@
-"""Columns of cells as numbers and ids, and the normal form of the rows of every kind of log."""
+"""Cells of a log as numbers and as ids of prompts."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -9,29 +9,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.ids import text_id
+from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
-from budgetalloc.logs.frames import listed
-from budgetalloc.logs.records import FAULTS, LARGEST, Notes, Record, as_id
+from budgetalloc.logs.records import FAULTS, Record, as_id
 
 __all__ = [
+    "OWN",
     "Asked",
-    "Bools",
-    "clean",
-    "hashed",
-    "is_id",
     "is_numeric",
+    "known_id",
+    "listed",
     "numbers",
     "records",
     "there",
     "weighted",
 ]
 
-Bools = NDArray[np.bool_]
-_WORDS = {"true": 1.0, "false": 0.0}
-_NUMBERS = ("step", "reward", "success", "length", "predicted", "cost")
-_LARGEST_REWARD = 1e300  # larger rewards count as infinite, because their sums would overflow
+OWN = "budgetalloc: "
+"""Comes before the name of a column that a kind of log needs later."""
+_WORDS = {"true": 1.0, "false": 0.0, "": np.nan}
 
 
 @dataclass(frozen=True)
@@ -43,29 +40,27 @@ class Asked:
     reward: str | Mapping[str, float] | None = None
     success: str | None = None
     length: str | None = None
-    settled: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """What the first rows of a table said about its columns, by their names."""
-
-    def weights(self, default: str) -> dict[str, float]:
-        """The columns of the reward and their weights."""
-        if isinstance(self.reward, Mapping):
-            return dict(self.reward)
-        return {self.reward or default: 1.0}
 
 
-def there(frame: pd.DataFrame, argument: str, name: str) -> pd.Series:
-    """A column that the user named; raises `InputError` if the log lacks it."""
+def listed(names: Iterable[Any]) -> str:
+    """The names of columns for the text of an error, at most 30 of them."""
+    known = [name for name in map(str, names) if not name.startswith(OWN)]
+    short = [name if len(name) <= 80 else f"{name[:77]}..." for name in known]
+    return f"{short[:30]}" + (f" and {len(short) - 30:,} more" if len(short) > 30 else "")
+
+
+def there(frame: pd.DataFrame, argument: str, name: str) -> str:
+    """The name of a column that the user named; raises `InputError` if the log lacks it."""
     if name not in frame.columns:
         raise InputError(
-            f"{argument}={name!r}: the log has no column {name!r}, it has "
-            f"{listed(list(frame.columns))}."
+            f"{argument}={name!r}: the log has no column {name!r}, it has {listed(frame.columns)}.",
+            argument=argument,
         )
-    return frame[name]
+    return name
 
 
-def numbers(values: pd.Series) -> tuple[FloatArray, Bools]:
-    """The cells as floats, NaN where there is none, and a mask of the cells that are not
-    numbers."""
+def numbers(values: pd.Series) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """The cells as floats, NaN where there is none, and a mask of cells that are no numbers."""
     cells = values.to_numpy()
     try:
         array = np.array(cells, dtype=np.float64)
@@ -76,13 +71,8 @@ def numbers(values: pd.Series) -> tuple[FloatArray, Bools]:
     for at, value in enumerate(cells.tolist()):
         text = value.strip().lower() if isinstance(value, str) else value
         try:
-            array[at] = (
-                np.nan
-                if text is None or text == ""
-                else _WORDS[text]
-                if text in _WORDS
-                else float(text)
-            )
+            if text is not None:
+                array[at] = _WORDS[text] if text in _WORDS else float(text)
         except FAULTS:
             odd[at] = True
     return array, odd
@@ -90,96 +80,44 @@ def numbers(values: pd.Series) -> tuple[FloatArray, Bools]:
 
 def is_numeric(values: pd.Series) -> bool:
     """Whether the cells are floats, or numbers and None."""
-    if values.dtype.kind == "f":
-        return True
-    return bool(
+    return values.dtype.kind == "f" or (
         values.dtype == object and set(map(type, values.tolist())) <= {float, int, type(None)}
     )
 
 
-def weighted(frame: pd.DataFrame, weights: Mapping[str, float]) -> FloatArray:
+def weighted(scores: pd.DataFrame, weights: Mapping[str, float]) -> FloatArray:
     """The weighted sum of several rewards, as in TRL. Missing rewards count as 0; the sum is NaN if
     all are missing.
 
     >>> weighted(pd.DataFrame({"a": [1.0, np.nan, np.nan], "b": [0.5, 0.5, np.nan]}), {"a": 1, "b": 2})
     array([ 2.,  1., nan])
     """
-    matrix = np.stack([frame[name].to_numpy(dtype=np.float64) for name in weights])
-    total: FloatArray = np.nansum(matrix * np.array(list(weights.values()))[:, None], axis=0)
-    return np.where(np.isnan(matrix).all(axis=0), np.nan, total)
+    total = scores[[*weights]].mul(pd.Series(weights)).sum(axis=1, min_count=1)
+    return np.asarray(total, dtype=np.float64)
 
 
 def records(frame: pd.DataFrame) -> Iterator[Record]:
     """The rows as records, without the keys that they lack."""
     names = [str(name) for name in frame.columns]
     for row in zip(*(frame[name].tolist() for name in frame.columns), strict=True):
-        yield {
-            name: x
-            for name, x in zip(names, row, strict=True)
-            if not (isinstance(x, float) and np.isnan(x))
-        }
+        pairs = zip(names, row, strict=True)
+        yield {name: x for name, x in pairs if not (isinstance(x, float) and x != x)}
 
 
-_known = lru_cache(maxsize=2**17)(text_id)  # a prompt has many rollouts, and its text may be long
+_hash = lru_cache(maxsize=2**17)(text_id)  # a prompt has many rollouts, and its text may be long
 
 
-def hashed(prompts: Sequence[Any]) -> list[str | None]:
-    """The ids of prompts from their texts or messages, None where there is none."""
-    ids: list[str | None] = []
-    for value in prompts:
-        try:
-            empty = (
-                value is None or isinstance(value, float) or (isinstance(value, str) and not value)
-            )
-            ids.append(
-                None if empty else _known(value) if isinstance(value, str) else text_id(value)
-            )
-        except FAULTS:
-            ids.append(None)
-    return ids
+def known_id(cell: Any, *, is_text: bool = False) -> Id | None:
+    """The id of a prompt in a cell, None if there is none. Texts and messages are hashed.
 
-
-def clean(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """The rows with checked ids and numbers. Rows that cannot be used are left out and counted."""
-    out, odd_R = rows.copy(), np.zeros(len(rows), dtype=bool)
-    for name in _NUMBERS:
-        if name in rows:
-            column_R, bad_R = numbers(rows[name])
-            out[name] = column_R
-            odd_R |= bad_R
-    with np.errstate(invalid="ignore"):
-        if "step" in out:
-            step_R = out["step"].to_numpy()
-            odd_R |= ~(np.abs(step_R) <= LARGEST) | (step_R != np.floor(step_R))
-        if "length" in out:
-            length_R = out["length"].to_numpy()
-            odd_R |= np.abs(length_R) > LARGEST
-            out["length"] = np.where(length_R >= 0, length_R, np.nan)
-    infinite_R = np.abs(out["reward"].to_numpy()) > _LARGEST_REWARD
-    out["reward"] = out["reward"].mask(infinite_R)
-    ids, named_R = _ids(rows["prompt"].tolist())
-    out["prompt"] = pd.Series(ids, dtype=object, index=rows.index)
-    notes.note("row without a prompt", int((~named_R).sum()))
-    notes.note("broken row", int((named_R & odd_R).sum()))
-    kept_R = named_R & ~odd_R
-    notes.note("infinite reward", int((infinite_R & kept_R).sum()))
-    return out if kept_R.all() else out[kept_R]
-
-
-def is_id(cell: Any) -> bool:
-    """Whether a cell holds the id of a prompt.
-
-    >>> is_id("a"), is_id(3.0), is_id(None), is_id(True)
-    (True, True, False, False)
+    >>> known_id("a"), known_id(3.0), known_id(None), known_id("2 + 2 =", is_text=True)
+    ('a', 3, None, '4d4db5bbabf3998a')
     """
     try:
-        return cell is not None and as_id(cell) != ""
+        if is_text and isinstance(cell, str):
+            return _hash(cell) if cell else None
+        if isinstance(cell, (list, dict)):
+            return text_id(cell)
+        return None if is_text or cell == "" else as_id(cell)
     except FAULTS:
-        return False
-
-
-def _ids(cells: list[Any]) -> tuple[list[Any], Bools]:
-    if set(map(type, cells)) <= {int, str} and "" not in cells:
-        return cells, np.ones(len(cells), dtype=bool)  # the usual case, at C speed
-    ids = [as_id(value) if is_id(value) else None for value in cells]
-    return ids, np.array([name is not None for name in ids], dtype=bool)
+        return None

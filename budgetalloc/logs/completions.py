@@ -1,119 +1,69 @@
 """The completions that TRL writes with `GRPOConfig(log_completions=True)`: a file for each logging
 step.
 
-`completions/completions_00007.parquet` has a row for each rollout of the last batch before step 7
-was logged: step, prompt, completion, a column for each reward function, what reward functions
-logged with `log_extra`, and advantage. W&B keeps the same tables as JSON. With `logging_steps`
-above 1, only the last batch is logged. If one generation serves several steps, the same rows are
-logged again, and are taken once. Tokens are not logged, so lengths are unknown.
-
-At an evaluation, TRL 1.16 replaces the training's completions of that step by those of the
-evaluation. The file does not mark them, but a checkpoint in the same folder shows the steps of
-evaluations.
+A file has the last batch before its step was logged: step, prompt, completion, a column for each
+reward function, what reward functions logged with `log_extra`, and advantage. W&B keeps the same
+tables as JSON. If one generation serves several steps, the same rows are logged again, and are
+taken once. At an evaluation, TRL 1.16 replaces the training's completions of that step by those of
+the evaluation, which only a checkpoint in the same folder shows.
 """
 
 import contextlib
 import json
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, printable
-from budgetalloc.logs.cells import Asked, hashed, is_numeric, numbers, there, weighted
-from budgetalloc.logs.constant_scores import constant_scores
-from budgetalloc.logs.frames import listed
+from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.errors import printable
+from budgetalloc.logs.cells import OWN, Asked, is_numeric, numbers, weighted
 from budgetalloc.logs.records import FAULTS, Notes, as_integer
-from budgetalloc.logs.success_choice import chosen_success
+from budgetalloc.logs.table import SCORE
 
-__all__ = ["FILE", "fits", "rows", "whole"]
+__all__ = ["chosen_success", "constant_scores", "fits", "table", "whole"]
 
-FILE = re.compile(r"completions_(\d{1,15})\.parquet")
-_OWN = {"step", "prompt", "completion", "advantage", "prompt_id", "image"}
-_SCORE = "score of "  # before the name of a reward function
+_FILE = re.compile(r"completions_(\d{1,15})\.parquet")
+_NOT_REWARDS = ("step", "prompt", "completion", "advantage", "prompt_id", "image")
 _STATE = 1 << 28  # bytes of the largest trainer's state that is read
 _MOST = 8  # columns of numbers whose combinations are compared with the advantages
+_CONSTANT = 10  # steps in a row with one score only
+_WAIT = 10  # steps in which a reward function may qualify as success
+_ASK = "pass --success COLUMN (success= in Python)"
 
 
-def fits(frame: pd.DataFrame, path: Path, asked: Asked) -> bool:
+def fits(names: set[str], path: Path) -> bool:
     """Whether TRL wrote the file."""
-    logged = FILE.fullmatch(path.name) is not None or path.name.startswith("completions_")
-    return (logged and "prompt" in frame) or {"step", "prompt", "completion", "advantage"} <= set(
-        frame.columns
-    )
+    named = path.name.startswith("completions_") and "prompt" in names
+    return named or {"step", "prompt", "completion", "advantage"} <= names
 
 
-def rows(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.DataFrame:
-    """The rollouts of a file, with the score of each reward function."""
+def table(
+    frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes
+) -> tuple[pd.DataFrame, Asked]:
+    """The rows of a file. Without `asked.reward`, the columns of numbers between completion and
+    advantage are rewards, because TRL writes its reward functions there."""
     names = [str(name) for name in frame.columns]
-    if "prompt" not in names and asked.prompt is None:
-        raise InputError(
-            f"{path} has the columns {listed(names)} and no 'prompt': it is not a completions file "
-            "of TRL."
-        )
-    own = asked.prompt or ("prompt_id" if "prompt_id" in names else None)
-    out = pd.DataFrame(index=frame.index)
-    out["prompt"] = hashed(frame["prompt"].tolist()) if own is None else there(frame, "prompt", own)
-    if "prompt" in names:
-        out["text"] = frame["prompt"]
-    out["file"] = pd.Series([path.name] * len(frame), dtype=object, index=frame.index)
-    out["step"] = (
-        int(match[1])
-        if (match := FILE.fullmatch(path.name))
-        else there(frame, "step", asked.step or "step")
-    )
-    if asked.length is not None:
-        out["length"] = there(frame, "length", asked.length)
-    functions = (
-        list(asked.weights(""))
-        if asked.reward is not None
-        else _numeric_columns(frame, names, asked)
-    )
-    if not functions:
-        raise InputError(
-            f"{path} has the columns {listed(names)}, none of which is a reward. Pass reward= with "
-            "the name of one."
-        )
-    for name in functions:
-        out[_SCORE + name] = _score(frame, path, "reward", name)
-    if asked.success is not None:
-        out["success"] = _score(frame, path, "success", asked.success)
-    if "advantage" in names and is_numeric(frame["advantage"]):
-        out["advantage"] = numbers(frame["advantage"])[0]
-    if "completion" in names:
-        out["same"] = [hash(str(x)) for x in frame["completion"]]
-    out["reward"] = 0.0
-    for name in names:
-        if name not in {*_OWN, *functions, asked.prompt, asked.success, asked.length, asked.step}:
-            notes.unknown(name, len(frame))
-    return out
-
-
-def _numeric_columns(frame: pd.DataFrame, names: list[str], asked: Asked) -> list[str]:
-    """The columns of numbers between completion and advantage, where TRL writes its reward
-    functions."""
     first = names.index("completion") + 1 if "completion" in names else 0
     last = names.index("advantage") if "advantage" in names else len(names)
-    return [
-        name
-        for name in names[first:last]
-        if name not in {*_OWN, asked.prompt} and is_numeric(frame[name])
-    ]
-
-
-def _score(frame: pd.DataFrame, path: Path, argument: str, name: str) -> FloatArray:
-    values = there(frame, argument, name)
-    score, odd = numbers(values)
-    if odd.any() or any(isinstance(x, str) for x in values):
-        kind = type(values.tolist()[int(np.argmax(odd))]).__name__
-        raise InputError(f"{argument}={name!r}: the column of {path} holds a {kind}, not numbers.")
-    return score
+    between = [name for name in names[first:last] if name not in (*_NOT_REWARDS, asked.prompt)]
+    functions = dict.fromkeys((name for name in between if is_numeric(frame[name])), 1.0)
+    out = frame.drop(columns=["completion", "advantage", "image"], errors="ignore")
+    if match := _FILE.fullmatch(path.name):
+        out = out.assign(step=int(match[1]))
+    out[OWN + "file"] = path.name
+    if "advantage" in names and is_numeric(frame["advantage"]):
+        out[OWN + "advantage"], _ = numbers(frame["advantage"])
+    if "completion" in names:
+        out[OWN + "completion"] = [hash(str(x)) for x in frame["completion"]]
+    reward = asked.reward or functions
+    return out, replace(asked, reward={reward: 1.0} if isinstance(reward, str) else reward)
 
 
 def whole(
@@ -122,16 +72,15 @@ def whole(
     """The rollouts of all files. A batch that was logged twice counts once, and evaluations are
     left out."""
     rows = _once(rows, notes)
-    evaluated = _evaluated(place)
-    if evaluated:
+    if evaluated := _evaluated(place):
         of_evaluation = rows["step"].isin(evaluated)
         note = "row of a step with an evaluation, left out: TRL overwrites the training's completions there"
-        notes.doubt(note, int(of_evaluation.sum()))
+        notes.doubt(note, of_evaluation.sum())
         rows = rows[~of_evaluation]
     else:
         note = "row of a prompt that occurs at regular steps only: is it from evaluations?"
         notes.doubt(note, _regular(rows, len(files)))
-    steps = [int(match[1]) for file in files if (match := FILE.fullmatch(file.name))]
+    steps = [int(match[1]) for file in files if (match := _FILE.fullmatch(file.name))]
     if place is not None and place.is_dir() and (gone := max(steps, default=0) - len(steps)) > 0:
         notes.missing = gone, max(steps)
         notes["step without a file (logging_steps=1 logs every step)"] += gone
@@ -140,21 +89,18 @@ def whole(
 
 def _once(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """The rows without batches that repeat the batch before."""
-    if "same" not in rows or not len(rows):
+    if OWN + "completion" not in rows:
         return rows
-    scores = [name for name in rows.columns if name.startswith(_SCORE)]
-    before, kept = None, []
-    for file, part in rows.groupby("file", sort=False):
-        content = (
-            part["prompt"].tolist(),
-            part[["same", *scores]].to_numpy(dtype=np.float64, na_value=np.nan).tobytes(),
-        )
-        if content == before and part["same"].notna().all():
-            notes["row logged again at a step that generated nothing"] += len(part)
-        else:
-            kept.append(file)
+    before, repeated = None, []
+    columns = ["prompt", OWN + "completion", *(name for name in rows if name.startswith(SCORE))]
+    for file, part in rows.groupby(OWN + "file", sort=False):
+        content = part[columns].reset_index(drop=True)
+        if content.equals(before) and part[OWN + "completion"].notna().all():
+            repeated.append(file)
         before = content
-    return rows[rows["file"].isin(kept)]
+    again = rows[OWN + "file"].isin(repeated)
+    notes.note("row logged again at a step that generated nothing", again.sum())
+    return rows[~again]
 
 
 def _evaluated(place: Path | None) -> set[int]:
@@ -175,40 +121,35 @@ def _evaluated(place: Path | None) -> set[int]:
 
 def _regular(rows: pd.DataFrame, files: int) -> int:
     """The rows of prompts that occur in exactly every k-th file, k > 1, from start to end, as those
-    of evaluations do.
-
-    0 if most prompts do, or only one.
-    """
-    at = pd.DataFrame({"prompt": rows["prompt"], "file": pd.factorize(rows["file"])[0]})
-    seen = at.drop_duplicates().groupby("prompt", sort=False)["file"].agg(list)
-    rhythms: dict[Any, tuple[int, int]] = {}
-    lasting: Counter[tuple[int, int]] = Counter()
-    for name, places in seen.items():
-        if len(places) > 2 and len(apart := set(np.diff(places).tolist())) == 1:
-            first, distance = rhythms[name] = places[0], apart.pop()
-            if distance > 1 and first < 2 * distance and places[-1] + distance >= files:
-                lasting[first, distance] += 1
-    suspects = [name for name, rhythm in rhythms.items() if lasting[rhythm] > 1]
-    count = int(rows["prompt"].isin(suspects).sum())
+    of evaluations do. 0 if most prompts do, or only one."""
+    at = pd.DataFrame({"prompt": rows["prompt"], "file": pd.factorize(rows[OWN + "file"])[0]})
+    at = at.drop_duplicates()
+    at["gap"] = at.groupby("prompt")["file"].diff()
+    by_prompt = at.groupby("prompt", sort=False)
+    seen = by_prompt["file"].agg(["min", "max", "size"]).assign(gap=by_prompt["gap"].min())
+    even = (by_prompt["gap"].max() == seen["gap"]) & (seen["gap"] > 1) & (seen["size"] > 2)
+    lasting = (seen["min"] < 2 * seen["gap"]) & (seen["max"] + seen["gap"] >= files)
+    regular = seen[even & lasting]
+    shared = regular[regular.duplicated(["min", "gap"], keep=False)]
+    count = int(rows["prompt"].isin(shared.index).sum())
     return count if 2 * count < len(rows) else 0
 
 
 def _scored(rows: pd.DataFrame, asked: Asked, notes: Notes) -> pd.DataFrame:
     """The rows with the total reward, and with success if a reward function measures it."""
-    scores = {
-        name.removeprefix(_SCORE): rows[name] for name in rows.columns if name.startswith(_SCORE)
-    }
-    frame = pd.DataFrame(scores, index=rows.index)
-    weights = asked.weights("") if asked.reward is not None else dict.fromkeys(scores, 1.0)
+    of = {name: name.removeprefix(SCORE) for name in rows.columns if name.startswith(SCORE)}
+    scores = rows[[*of]].rename(columns=of)
+    weights = dict.fromkeys(of.values(), 1.0)
+    if asked.reward is not None:
+        weights = {asked.reward: 1.0} if isinstance(asked.reward, str) else dict(asked.reward)
     if asked.reward is None and len(weights) > 1:
-        weights = _explained(frame, rows, notes)
-    rows = rows.assign(reward=weighted(frame, weights))
-    if "step" in rows:
-        for text in constant_scores(rows["step"], scores):
-            notes.doubt(text, len(rows))
+        weights = _explained(scores, rows, notes)
+    for text in constant_scores(rows["step"], scores):
+        notes.doubt(text, len(rows))
+    rows = rows.assign(reward=weighted(scores, weights))
     if asked.success is None and len(rows):
-        first = (rows["file"] == rows["file"].iloc[0]).to_numpy()
-        success_R = chosen_success(frame, weights, first, notes, known=asked.reward is not None)
+        known = asked.reward is not None
+        success_R = chosen_success(scores, weights, rows["step"], notes, known=known)
         rows = rows if success_R is None else rows.assign(success=success_R)
     return rows
 
@@ -216,37 +157,121 @@ def _scored(rows: pd.DataFrame, asked: Asked, notes: Notes) -> pd.DataFrame:
 def _explained(scores: pd.DataFrame, rows: pd.DataFrame, notes: Notes) -> dict[str, float]:
     """The reward functions whose sum the advantages follow; all of them if that cannot be told."""
     every = dict.fromkeys(map(str, scores.columns), 1.0)
-    if "advantage" in rows and (wrong := _against(weighted(scores, every), rows)):
+    if OWN + "advantage" in rows and (wrong := _against(weighted(scores, every), rows)):
         for size in range(1, len(every) if len(every) <= _MOST else 1):
             for names in combinations(every, size):
-                if not _against(weighted(scores, dict.fromkeys(names, 1.0)), rows):
-                    others = printable(", ".join(name for name in every if name not in names))
-                    notes.doubt(
-                        f"reward taken as {printable(', '.join(names))}, whose order the "
-                        "advantages follow, and not "
-                        f"{others}. If these were rewards, give the weights as --reward "
-                        "NAME=WEIGHT (reward=)",
-                        1,
-                    )
-                    return dict.fromkeys(names, 1.0)
+                if _against(weighted(scores, dict.fromkeys(names, 1.0)), rows):
+                    continue
+                others = ", ".join(name for name in every if name not in names)
+                notes.doubt(
+                    f"reward taken as {printable(', '.join(names))}, whose order the advantages "
+                    f"follow, and not {printable(others)}. If these were rewards, give the "
+                    "weights as --reward NAME=WEIGHT (reward=)"
+                )
+                return dict.fromkeys(names, 1.0)
         notes.doubt(
             "group whose advantages do not follow that sum: give the run's weights as --reward "
             "NAME=WEIGHT (reward=)",
             wrong,
         )
-    notes.doubt(f"reward taken as the sum of {printable(', '.join(every))}, each with weight 1", 1)
+    notes.doubt(f"reward taken as the sum of {printable(', '.join(every))}, each with weight 1")
     return every
 
 
 def _against(rewards_R: FloatArray, rows: pd.DataFrame) -> int:
     """The groups whose advantages are not in the order of these rewards."""
     group_R = rows.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
-    advantages_R = rows["advantage"].to_numpy()
+    advantages_R = rows[OWN + "advantage"].to_numpy()
     order = np.lexsort((advantages_R, rewards_R, group_R))
     more_R, up_R = np.diff(rewards_R[order]), np.diff(advantages_R[order])
     same_R = group_R[order][1:] == group_R[order][:-1]
     clearly = 0.01 * (np.nanmax(rewards_R, initial=0.0) - np.nanmin(rewards_R, initial=0.0))
-    wrong_R = same_R & np.where(
-        more_R > 1e-6, (up_R < -1e-4) | ((more_R > clearly) & (up_R < 1e-6)), up_R > 1e-4
-    )
+    falls_R = (up_R < -1e-4) | ((more_R > clearly) & (up_R < 1e-6))
+    wrong_R = same_R & np.where(more_R > 1e-6, falls_R, up_R > 1e-4)
     return len(np.unique(group_R[order][1:][wrong_R]))
+
+
+def chosen_success(
+    scores: pd.DataFrame,
+    weights: Mapping[str, float],
+    step_R: ArrayLike,
+    notes: Notes,
+    *,
+    known: bool,
+) -> FloatArray | None:
+    """The success of each rollout, chosen as the callback chooses it in the log's first steps; None:
+    the total reward. `known` says whether the weights are those of the run, or assumed."""
+    names = list(weights)
+    if len(names) < 2:
+        return None
+    scores_RF = scores[names].to_numpy(dtype=np.float64)
+    at_R = pd.factorize(pd.Series(step_R))[0]
+    chosen_F: list[int] | None = None
+    for step in range(last := min(int(at_R.max()), _WAIT) + 1):
+        seen_RF = scores_RF[at_R <= step]
+        chosen_F = _qualified(seen_RF, np.array(list(weights.values())), waits=step < last - 1)
+        if chosen_F is not None:
+            break
+    chosen = [names[f] for f in chosen_F or ()]
+    words = printable(" and ".join(f"{name}=1" for name in chosen))
+    if not chosen:
+        notes.doubt(
+            f"success is not known, because none of {printable(', '.join(names))} gave both 0 and "
+            f"1, so the total reward is used: {_ASK}"
+        )
+        return None
+    if len(chosen) == 1:
+        notes[f"success taken as {words}, the reward function that gave both 0 and 1"] = 1
+    elif known:
+        notes[f"success taken as {words}, which gave both 0 and 1 and have the largest weight"] = 1
+    else:
+        notes.doubt(
+            f"success taken as {words}, because all of them gave both 0 and 1, and the log does "
+            f"not have their weights. If one of them measures success: {_ASK}"
+        )
+    success_R = np.fmin.reduce(scores[chosen].to_numpy(dtype=np.float64), axis=1)
+    outside = ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).sum()  # False for NaN
+    notes.doubt(f"reward of {words} outside [0, 1], although taken as success: {_ASK}", outside)
+    return np.asarray(success_R)
+
+
+def _qualified(scores_RF: FloatArray, weight_F: FloatArray, *, waits: bool) -> list[int] | None:
+    """The functions of the largest weight that gave both 0 and 1; None while another may qualify.
+    The rule is that of `budgetalloc.training.success`, and a test compares them."""
+    none_RF, zero_RF = np.isnan(scores_RF), np.abs(scores_RF) < EQUAL
+    one_RF = np.abs(scores_RF - 1) < EQUAL
+    inside_RF = none_RF | ((scores_RF > -EQUAL) & (scores_RF < 1 + EQUAL))
+    open_F = inside_RF.all(axis=0) & ~none_RF.all(axis=0) & (weight_F > 0)
+    binary_F = (none_RF | zero_RF | one_RF).all(axis=0)
+    both_F = open_F & zero_RF.any(axis=0) & one_RF.any(axis=0)
+    largest = weight_F[both_F].max(initial=0.0)
+    failed_F = open_F & binary_F & ~one_RF.any(axis=0) & (weight_F >= largest)
+    may_F = failed_F if both_F.any() else open_F
+    if waits and (may_F.any() or none_RF.all()):
+        return None
+    top_F = both_F & (weight_F == largest)
+    binary = np.flatnonzero(top_F & binary_F).tolist()
+    return binary or np.flatnonzero(top_F).tolist()[:1]
+
+
+def constant_scores(step_R: ArrayLike, scores: Mapping[str, ArrayLike]) -> list[str]:
+    """A line for each reward function that became constant: a verifier that died, or prompts that
+    are all solved.
+
+    A function became constant if every score of its last 10 steps or more is the same, and at least
+    half of its steps before had another score: a penalty that is rarely incurred is left out.
+    """
+    lines = []
+    for name, score_R in scores.items():
+        known = pd.DataFrame({"step": step_R, "score": np.asarray(score_R, dtype=float)}).dropna()
+        if not len(known):
+            continue
+        value = known["score"][known["step"].idxmax()]  # of the last step
+        other_S = ((known["score"] - value).abs() > EQUAL).groupby(known["step"].to_numpy()).any()
+        start = int(np.flatnonzero(other_S).max(initial=-1)) + 1
+        if len(other_S) - start >= _CONSTANT and 0 < start <= 2 * other_S.sum():
+            lines.append(
+                f"The reward function {name} varied, and is {value:g} for every rollout since step "
+                f"{other_S.index[start]}: check what computes it."
+            )
+    return lines

@@ -12,26 +12,23 @@ from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.rewards import check_range, to_unit
 from budgetalloc.errors import (
     InputError,
-    check_choice,
+    check_array,
     check_number,
     check_type,
     imported,
     printable,
     shown,
 )
-from budgetalloc.logs.records import Notes, number_column
+from budgetalloc.logs.records import Notes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "KINDS", "Ledger", "read_log"]
+__all__ = ["COLUMNS", "Ledger", "read_log"]
 
 _log = logging.getLogger(__name__)
 COLUMNS = ("step", "prompt", "reward", "success", "length", "predicted", "cost", "domain")
 """The columns of a ledger."""
-KINDS = ("ledger", "trl", "verl", "prime-rl", "verifiers", "tinker", "nemo-gym", "table")
-"""Names of the kinds of logs that `Ledger.read` knows."""
-_NUMBERS = ("step", "reward", "success", "length", "predicted", "cost")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,7 +68,6 @@ class Ledger:
         success: str | None = None,
         length: str | None = None,
         reward_range: tuple[float, float] | None = None,
-        kind: str | None = None,
     ) -> "Ledger":
         """Reads a finished run in any supported format, such as a ledger, TRL's completions or a
         CSV file.
@@ -90,12 +86,11 @@ class Ledger:
             reward: The column of the reward, or the weights of several columns, whose weighted sum
                 is the reward.
             success: The column of success in [0, 1], such as the name of a reward function.
-                Default: a ledger's own success; of several reward functions of TRL those that gave
-                0 and 1 only; else the reward.
+                Default: a ledger's own success; of several reward functions of TRL the one that
+                gave both 0 and 1; else the reward.
             length: The column of lengths in tokens.
             reward_range: Lowest and highest reward, mapped to 0 and 1. Default: rewards are
                 unchanged.
-            kind: The kind of log, one of `KINDS`. Default: the columns tell it.
 
         Raises:
             InputError: there is no log, there are several (the text lists them), or the columns are
@@ -109,21 +104,12 @@ class Ledger:
         ...     Ledger.read(file, step="update", prompt="task", reward="points")
         Ledger(3 rollouts of 2 prompts in 2 steps)
         """
-        ledger = read_log(
-            source,
-            step=step,
-            prompt=prompt,
-            reward=reward,
-            success=success,
-            length=length,
-            reward_range=reward_range,
-            kind=kind,
-        )
+        columns = {"step": step, "prompt": prompt, "success": success, "length": length}
+        ledger = read_log(source, reward=reward, reward_range=reward_range, **columns)
         if ledger.notes:
             said = "; ".join(f"{text}: {count}" for text, count in ledger.notes.items())
-            _log.warning(
-                "%s", printable(f"{ledger.path or type(source).__name__} ({ledger.kind}): {said}")
-            )
+            name = f"{ledger.path or type(source).__name__} ({ledger.kind})"
+            _log.warning("%s", printable(f"{name}: {said}"))
         return ledger
 
     @classmethod
@@ -150,7 +136,8 @@ class Ledger:
             InputError: a column is missing, or it holds other values.
 
         >>> import pandas as pd
-        >>> ledger = Ledger.of_frame(pd.DataFrame({"step": [0, 0, 1], "prompt": ["a", "b", "a"], "reward": [-1, 0, 3]}))
+        >>> columns = {"step": [0, 0, 1], "prompt": ["a", "b", "a"], "reward": [-1, 0, 3]}
+        >>> ledger = Ledger.of_frame(pd.DataFrame(columns))
         >>> ledger, ledger.frame.success.tolist()
         (Ledger(3 rollouts of 2 prompts in 2 steps), [-1.0, 0.0, 3.0])
         """
@@ -160,32 +147,26 @@ class Ledger:
             if name not in frame.columns:
                 raise InputError(
                     f"{argument}={name!r}: the frame has no such column, it has "
-                    f"{list(frame.columns)}."
+                    f"{list(frame.columns)}.",
+                    argument=argument,
                 )
-        names = {step: "step", prompt: "prompt", reward: "reward", length: "length"}
-        rows = frame.rename(columns=names)[
-            [
-                name
-                for name in (*COLUMNS, "trainer_step")
-                if name in {names.get(x, x) for x in frame.columns}
-            ]
-        ]
-        ids = check_ids(rows["prompt"].tolist(), "prompt")
-        columns = {
-            name: number_column(name, rows[name].to_numpy(), len(rows))
-            for name in _NUMBERS
-            if name in rows.columns
-        }
-        wrong = columns["step"][columns["step"] != np.floor(columns["step"])]
-        if len(wrong):
-            raise InputError(f"{step} holds {wrong[0]}: give one integer for each rollout.")
-        rows = rows.assign(**columns, prompt=pd.Series(ids, dtype=object, index=rows.index))
         known = None if reward_range is None else check_range(reward_range)
+        renamed = frame.rename(
+            columns={step: "step", prompt: "prompt", reward: "reward", length: "length"}
+        )
+        rows = renamed.loc[:, renamed.columns.isin([*COLUMNS, "trainer_step"])].copy()
+        for name in rows.columns.drop(["prompt", "domain"], errors="ignore"):
+            rows[name] = check_array(name, rows[name].to_numpy(), "one number per rollout")
+        wrong = rows["step"][rows["step"] % 1 != 0]
+        if len(wrong):
+            raise InputError(f"{step} holds {wrong.iloc[0]}: give one integer for each rollout.")
+        ids = check_ids(rows["prompt"].tolist(), "prompt")
+        rows["prompt"] = pd.Series(ids, dtype=object, index=rows.index)
         if "success" not in rows:
             unit_R = to_unit(rows["reward"], known or (0.0, 1.0))
-            rows = rows.assign(success=unit_R if known is None else np.clip(unit_R, 0.0, 1.0))
+            rows["success"] = unit_R if known is None else np.clip(unit_R, 0.0, 1.0)
         if "length" in rows:
-            rows = rows.assign(length=rows["length"].where(rows["length"] >= 0))
+            rows["length"] = rows["length"].where(rows["length"] >= 0)
         return cls(_normal(rows.sort_values("step", kind="stable")), known)
 
     def __len__(self) -> int:
@@ -199,33 +180,22 @@ class Ledger:
 def read_log(
     source: Any,
     *,
-    step: str | None = None,
-    prompt: str | None = None,
     reward: Any = None,
-    success: str | None = None,
-    length: str | None = None,
     reward_range: tuple[float, float] | None = None,
-    kind: str | None = None,
+    **columns: str | None,
 ) -> Ledger:
     """`Ledger.read` for callers that show the notes themselves: it logs nothing."""
     _pandas()
     from budgetalloc.logs.cells import Asked
     from budgetalloc.logs.reader import read, with_success
 
-    if kind is not None:
-        check_choice("kind", kind, (*KINDS, "counts", "dataset"))
-    for name, value in (
-        ("step", step),
-        ("prompt", prompt),
-        ("success", success),
-        ("length", length),
-    ):
-        if value is not None and not isinstance(value, str):
-            raise InputError(f"{name}={shown(value)}: give the name of a column.")
-    asked = Asked(step, prompt, _weights(reward), success, length)
+    for name, value in columns.items():
+        if value is not None:
+            check_type(name, value, str, "the name of a column")
+    asked = Asked(reward=_weights(reward), **columns)
     given = None if reward_range is None else check_range(reward_range)
     notes = Notes()
-    log, rows, texts = read(source, asked, kind, notes)
+    log, rows, texts = read(source, asked, notes)
     rows, known = with_success(rows, given, notes)
     return Ledger(_normal(rows), known, log.kind, log.place, notes, texts)
 
@@ -236,9 +206,10 @@ def _pandas() -> Any:
 
 def _normal(rows: Any) -> Any:
     """The rows with all columns of a ledger, in their order."""
-    rows = rows.reindex(columns=[*COLUMNS, *(["trainer_step"] if "trainer_step" in rows else [])])
-    rows = rows.astype(dict.fromkeys(_NUMBERS, np.float64) | {"step": np.int64, "domain": object})
-    return rows.reset_index(drop=True)
+    more = ["trainer_step"] if "trainer_step" in rows else []
+    types: dict[str, Any] = dict.fromkeys(COLUMNS, np.float64)
+    types |= {"step": np.int64, "prompt": object, "domain": object}
+    return rows.reindex(columns=[*COLUMNS, *more]).astype(types).reset_index(drop=True)
 
 
 def _weights(reward: Any) -> Any:
@@ -250,6 +221,7 @@ def _weights(reward: Any) -> Any:
     if reward is None or isinstance(reward, str):
         return reward
     raise InputError(
-        f"reward={reward!r}: give the name of a column, or a weight for each of several, as "
-        f"{{name: 1.0}}."
+        f"reward={shown(reward)}: give the name of a column, or a weight for each of several, as "
+        "{name: 1.0}.",
+        argument="reward",
     )

@@ -13,19 +13,15 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_rewards
-from budgetalloc.errors import InputError, check_integer, check_type, shown
-from budgetalloc.logs.records import LARGEST, integer_column, number_column
+from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
+from budgetalloc.logs.records import LARGEST
 
 __all__ = ["LedgerWriter", "check_ledger"]
 
 
 def check_ledger(path: Any, *, writes: bool = True) -> None:
-    """Raises `InputError` unless a ledger can be written to this path. None means no ledger.
-
-    Args:
-        path: The value of `ledger=`.
-        writes: Whether this process writes the ledger. If so, the folder is made and the file is
-            opened for a test. A new file is removed again.
+    """Raises `InputError` unless a ledger can be written to this path. None means no ledger. Only a
+    process that `writes` it makes the folder, and opens the file for a test.
 
     >>> check_ledger(5)
     Traceback (most recent call last):
@@ -51,8 +47,7 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
             f"ledger={shown(os.fspath(path))} cannot be written, {error}: give the path of a file "
-            "in a folder that can "
-            "be written to."
+            "in a folder that can be written to."
         ) from error
 
 
@@ -92,8 +87,7 @@ class LedgerWriter:
         if self.path.exists() and not self.path.is_file():
             raise InputError(
                 f"path={str(path)!r} is not a regular file: give the path of a file, because a "
-                "ledger is read again "
-                "after a resume."
+                "ledger is read again after a resume."
             )
         if self.path.exists() and self.path.stat().st_size:
             with self.path.open("rb") as file:
@@ -125,15 +119,12 @@ class LedgerWriter:
             lengths_R: Tokens, -1 where unknown, shape (R,).
             predicted_R: Predicted success rate before the step, NaN for none, shape (R,).
             counts_R: Rollouts of the prompt in the step, shape (R,).
-            success_R: Success in [0, 1] that the belief learned, NaN where there was none, shape
-                (R,). Default: rows state no success, and readers map the reward by `reward_range`
-                and clip it.
-            decision: The policy's step. Default: `step`. An optimizer step may hold several
-                decisions.
-            reward_range: Lowest and highest reward in this step. Every change of the range is a
-                line in the file.
-            costs_R: Cost in the unit of `cost=`, NaN where unknown, shape (R,). Default: rows state
-                no cost.
+            success_R: Success in [0, 1] that the belief learned, NaN for none, shape (R,). Default:
+                readers map the reward by `reward_range` and clip it.
+            decision: The policy's step, of which an optimizer step may hold several. Default:
+                `step`.
+            reward_range: Lowest and highest reward in this step. A change is a line in the file.
+            costs_R: Cost in the unit of `cost=`, NaN where unknown, shape (R,). Default: none.
 
         Raises:
             InputError: an argument has the wrong type or length.
@@ -148,15 +139,15 @@ class LedgerWriter:
         names = check_ids(ids_R, "ids_R")
         rows = len(names)
         columns: dict[str, list[Any]] = {
-            "reward": _no_nan(number_column("rewards_R", rewards_R, rows)),
-            "length": integer_column("lengths_R", lengths_R, rows).tolist(),
-            "predicted": _no_nan(np.round(number_column("predicted_R", predicted_R, rows), 6)),
-            "count": integer_column("counts_R", counts_R, rows).tolist(),
+            "reward": _no_nan(_numbers("rewards_R", rewards_R, rows)),
+            "length": _integers("lengths_R", lengths_R, rows),
+            "predicted": _no_nan(np.round(_numbers("predicted_R", predicted_R, rows), 6)),
+            "count": _integers("counts_R", counts_R, rows),
         }
         if success_R is not None:
             columns["success"] = _no_nan(check_rewards(success_R, rows, "success_R"))
         if costs_R is not None:
-            columns["cost"] = _no_nan(np.round(number_column("costs_R", costs_R, rows), 6))
+            columns["cost"] = _no_nan(np.round(_numbers("costs_R", costs_R, rows), 6))
         more = {} if decision == step else {"decision": decision}
         text = "".join(
             json.dumps(
@@ -182,40 +173,43 @@ class LedgerWriter:
             self._write(json.dumps({"resumed": step}) + "\n")
 
     def _write(self, text: str) -> None:
-        # The file is opened for appending without a buffer: the kernel has the bytes when the call
-        # returns.
+        # Opened for appending without a buffer: the kernel has the bytes when the call returns.
         left = text.encode()
-        parts: list[tuple[int, int]] = []  # start and size of each part that this call has written
         with self.path.open("ab", buffering=0) as file:
+            size = file.tell()
             try:
                 # on a full disk, the first write may silently be partial, and the next one raises
                 while left:
-                    size = file.write(left)
-                    parts.append((file.tell() - size, size))
-                    left = left[size:]
+                    left = left[file.write(left) :]
             except BaseException as error:
-                self._take_back(parts)  # no step may be incomplete
+                file.truncate(size)  # no step may be incomplete
                 if isinstance(error, OSError):
                     raise OSError(
                         error.errno,
                         f"{error.strerror}: the ledger holds all earlier steps completely, and "
-                        "nothing of this step. "
-                        "Free some space and resume from the last checkpoint",
+                        "nothing of this step. Free some space and resume from the last checkpoint",
                         str(self.path),
                     ) from error
                 raise
 
-    def _take_back(self, parts: list[tuple[int, int]]) -> None:
-        """Truncates the parts at the end of the file, and blanks out those before another writer's
-        data."""
-        with self.path.open("r+b", buffering=0) as file:
-            for start, size in reversed(parts):
-                if file.seek(0, os.SEEK_END) == start + size:
-                    file.truncate(start)
-                else:
-                    file.seek(start)
-                    file.write(b" " * (size - 1) + b"\n")
-
 
 def _no_nan(column: FloatArray) -> list[float | None]:
     return [None if math.isnan(x) else x for x in column.tolist()]
+
+
+def _numbers(name: str, values: Any, rows: int, what: str = "one number per rollout") -> FloatArray:
+    """A column of `rows` floats, None as NaN; raises `InputError` for anything else."""
+    column = check_array(name, values, what, copy=False)
+    if column.shape != (rows,):
+        found = f"{len(column)} entries" if column.ndim == 1 else f"shape {column.shape}"
+        raise InputError(f"{name} has {found}, and there are {rows} rollouts: give {what}.")
+    return column
+
+
+def _integers(name: str, values: Any, rows: int) -> list[int]:
+    what = "one integer a rollout, -1 where a length is not known"
+    column = _numbers(name, values, rows, what)
+    wrong = column[~((np.abs(column) <= LARGEST) & (column % 1 == 0))]
+    if len(wrong):
+        raise InputError(f"{name} holds {wrong[0]}: give {what}.")
+    return list(map(int, column.tolist()))

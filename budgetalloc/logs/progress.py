@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from budgetalloc.logs.prompt_texts import append_text, path_next_to, read_records
-from budgetalloc.logs.records import FAULTS, as_integer, as_number
+from budgetalloc.logs.records import FAULTS, as_integer
 
 __all__ = ["Progress", "ProgressWriter", "read_progress"]
 
@@ -45,16 +45,11 @@ class ProgressWriter:
             self._write({"resumed": first_step})
 
     def step(self, step: int, decision: int) -> None:
-        """Appends the seconds since the previous step, without those of evaluations.
-
-        Args:
-            step: The trainer's step.
-            decision: The policy's step.
-        """
+        """Appends the seconds since the previous step, without those of evaluations, for the
+        trainer's step and the policy's."""
         now = self._clock()
-        self._write(
-            {"step": step, "decision": decision, "seconds": round(max(now - self._last, 0.0), 3)}
-        )
+        seconds = round(max(now - self._last, 0.0), 3)
+        self._write({"step": step, "decision": decision, "seconds": seconds})
         self._last = now
 
     def held_out(self, step: int, decisions: int, reward: float, took: float = 0.0) -> None:
@@ -85,24 +80,21 @@ class Progress:
 
 def read_progress(ledger: str | os.PathLike[str]) -> Progress:
     """The progress file of a ledger, without broken lines; empty if there is no such file."""
-    steps: dict[int, tuple[int, float]] = {}  # trainer's step and value, by the policy's step
-    evaluations: dict[int, tuple[int, float]] = {}
+    # trainer's step and value, by the policy's step
+    found: dict[str, dict[int, tuple[int, float]]] = {"seconds": {}, "held_out": {}}
     for record in read_records(path_next_to(ledger, ".progress")):
         try:
             if "resumed" in record:
                 first = as_integer(record["resumed"])
-                steps = {at: x for at, x in steps.items() if x[0] < first}
-                evaluations = {at: x for at, x in evaluations.items() if x[0] <= first}
+                for name, last in (("seconds", first - 1), ("held_out", first)):
+                    found[name] = {at: x for at, x in found[name].items() if x[0] <= last}
                 continue
-            at, into = (
-                as_integer(record["decision"]),
-                evaluations if "held_out" in record else steps,
-            )
-            value = as_number(record["held_out"] if "held_out" in record else record["seconds"])
-            into[at] = as_integer(record["step"]), value
+            name = "held_out" if "held_out" in record else "seconds"
+            value = float(record[name])
+            found[name][as_integer(record["decision"])] = as_integer(record["step"]), value
         except FAULTS:
             continue
-    return Progress(
-        {at: seconds for at, (_, seconds) in sorted(steps.items())},
-        [(at, reward) for at, (_, reward) in sorted(evaluations.items())],
+    seconds, held_out = (
+        {at: value for at, (_, value) in sorted(of.items())} for of in found.values()
     )
+    return Progress(seconds, list(held_out.items()))

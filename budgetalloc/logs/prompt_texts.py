@@ -10,14 +10,9 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.logs.records import FAULTS, as_id, parsed
 
 __all__ = [
-    "LONGEST",
-    "TextsWriter",
-    "append_text",
-    "path_next_to",
-    "prompt_text",
-    "read_records",
+    "LONGEST", "TextsWriter", "append_text", "path_next_to", "prompt_text", "read_records",
     "read_texts",
-]
+]  # fmt: skip
 
 LONGEST = 200  # characters of a text
 _MOST = 1 << 28  # bytes of a file that is read
@@ -45,8 +40,7 @@ def path_next_to(ledger: str | os.PathLike[str], ending: str = ".prompts") -> Pa
 
 
 def append_text(path: Path, text: str) -> None:
-    """Appends whole lines to a file, after the end of a line that was cut off when the process was
-    killed."""
+    """Appends whole lines, after the end of a line that was cut off when the process was killed."""
     with path.open("ab") as file:
         file.write((("\n" if file.tell() else "") + text).encode())
 
@@ -60,12 +54,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 class TextsWriter:
-    """Appends the text of each prompt at its first visit.
-
-    Args:
-        ledger: The ledger's path. Texts that an earlier run of this ledger wrote are not written
-            again.
-    """
+    """Appends the text of each prompt at its first visit, also over several runs of a ledger."""
 
     def __init__(self, ledger: str | os.PathLike[str]) -> None:
         self.path = path_next_to(ledger)
@@ -78,21 +67,19 @@ class TextsWriter:
         new = [name for name in dict.fromkeys(ids_R) if name not in self._known]
         self._known.update(new)
         texts = texts_of(new) if new else {}
-        lines = "".join(
-            json.dumps({"id": name, "text": text[:LONGEST]}) + "\n" for name, text in texts.items()
-        )
-        if lines:
-            append_text(self.path, lines)
+        records = ({"id": name, "text": text[:LONGEST]} for name, text in texts.items())
+        if texts:
+            append_text(self.path, "".join(json.dumps(record) + "\n" for record in records))
 
 
-def read_texts(ledger: str | os.PathLike[str], ids: Iterable[Id] | None = None) -> dict[Id, str]:
-    """The texts of a ledger's prompts, of all or of these; empty if there is no file of texts."""
-    wanted, texts = None if ids is None else set(ids), dict[Id, str]()
+def read_texts(ledger: str | os.PathLike[str]) -> dict[Id, str]:
+    """The texts of a ledger's prompts; empty if there is no file of texts."""
+    texts: dict[Id, str] = {}
     for record in read_records(path_next_to(ledger)):
         try:
             name, text = as_id(record["id"]), record["text"]
         except FAULTS:
             continue
-        if isinstance(text, str) and (wanted is None or name in wanted):
+        if isinstance(text, str):
             texts[name] = text
     return texts

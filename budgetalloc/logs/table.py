@@ -1,41 +1,29 @@
-"""Tables of any program: a row is a rollout or a group, and the columns are found by their
-names."""
+"""From a table of any program to rollouts: a row is a rollout or a group, and the columns are found
+by their names, or named by the user. Every kind of log ends here."""
 
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from budgetalloc.beliefs.ids import text_id
-from budgetalloc.errors import InputError
-from budgetalloc.logs.cells import Asked, clean, hashed, numbers, there, weighted
-from budgetalloc.logs.frames import listed
-from budgetalloc.logs.records import FAULTS, Notes, as_id
+from budgetalloc.errors import InputError, shown
+from budgetalloc.logs.cells import OWN, Asked, known_id, listed, numbers, there, weighted
+from budgetalloc.logs.records import FAULTS, LARGEST, Notes
 
-__all__ = [
-    "ID",
-    "REWARD",
-    "ROLLOUTS",
-    "STEP",
-    "SUCCESSES",
-    "Columns",
-    "identify",
-    "refused",
-    "rows",
-    "with_steps",
-]
+__all__ = ["SCORE", "Columns", "columns_of", "rollouts", "with_steps"]
 
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
-STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
-ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")
+_STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
+_ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")
 _NUMBERED = ("id", "index")  # these may number prompts or rows
 _TEXT = ("prompt", "question", "problem", "input")
-SUCCESSES = (
+_SUCCESSES = [
     "successes",
     "num_correct",
     "n_correct",
@@ -44,408 +32,314 @@ SUCCESSES = (
     "passed",
     "solved",
     "success",
-)
-ROLLOUTS = (
-    "rollouts",
-    "num_rollouts",
-    "n_rollouts",
-    "samples",
-    "num_samples",
-    "n_samples",
-    "trials",
-    "attempts",
-    "n",
-)
-# these may count the rollouts of a row, or number the rollouts
-_MANY = ("n", "samples", "attempts", "trials")
-REWARD = ("reward", "score", "correct", "passed", "success")
+]
+_MANY = ("n", "samples", "attempts", "trials")  # these may count rollouts, or number them
+_ROLLOUTS = [*["rollouts", "num_rollouts", "n_rollouts", "num_samples", "n_samples"], *_MANY]
+_REWARD = ("reward", "score", "correct", "passed", "success")
 _REWARDS = ("rewards", "scores")
-_LENGTH = (
+_LENGTH = [
     "length",
     "completion_length",
     "response_length",
     "completion_tokens",
     "output_tokens",
     "num_tokens",
-)
+]
 _WIDE = re.compile(r"(reward|score)s?_?\d+")
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _ENOUGH = 8  # rows that allow an inference
 _MOST = 100_000  # rollouts of a row
-_NONSENSE = 10**9
-_BROKEN = "not a number"
+_LARGEST_REWARD = 1e300  # larger rewards count as infinite, because their sums would overflow
+SCORE = "score of "
+"""Comes before the name of a reward function."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns to use.
+    """The names of the columns to use."""
 
-    Args:
-        text: Whether `ids` is a column of texts.
-        weights: Weights of `rewards`, if the reward is their sum.
-        several: Whether a cell of the only column of `rewards` may hold several rewards.
-        numbered: A column 'id' or 'index' that is not used, because the texts of prompts identify
-            them.
-    """
-
-    step: str | None
     ids: tuple[str, ...]
-    text: bool
-    rewards: tuple[str, ...]
-    weights: Mapping[str, float] | None
-    several: bool
-    successes: str | None
-    rollouts: str | None
-    success: str | None
-    length: str | None
-    predicted: str | None
-    numbered: str | None
+    text: str | None
+    """The column of the prompts' texts."""
+    hashed: bool
+    """Whether prompts are named by a hash of their text."""
+    rewards: Mapping[str, float]
+    """Columns of rewards, and their weights if the reward is their sum."""
+    counts: tuple[str, ...]
+    """Successes and rollouts of a group, if the table has them in place of rewards."""
+    others: Mapping[str, str]
+    """The columns of step, length, success, predicted, cost and trainer_step, where there are any."""
+    grouped: bool
+    """Whether a row may have several rollouts."""
 
     @property
     def used(self) -> list[str]:
-        """The columns to read."""
-        every = [self.step, *self.ids, *self.rewards, self.successes, self.rollouts]
-        every += [self.success, self.length, self.predicted]
-        return [name for name in dict.fromkeys(every) if name is not None]
-
-    @property
-    def groups(self) -> bool:
-        """Whether a row may have several rollouts."""
-        return (
-            self.successes is not None
-            or self.several
-            or (len(self.rewards) > 1 and not self.weights)
-        )
+        return list(dict.fromkeys([*self.others.values(), *self.ids, *self.rewards, *self.counts]))
 
 
-def _plain(name: str) -> str:
-    return name.strip().lower().replace("-", "_").replace(" ", "_")
+def _plain(name: Any) -> str:
+    return str(name).strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def identify(frame: pd.DataFrame, asked: Asked) -> Columns | None:
+def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     """The columns of a table; None where it has no prompts or no rewards.
 
     Raises:
         InputError: an argument names a column that the table lacks.
     """
-    names = [str(name) for name in frame.columns]
-    by_name = {_plain(name): name for name in reversed(names)}
+    by_name = {_plain(name): str(name) for name in reversed(frame.columns)}
 
     def one(choices: Sequence[str]) -> str | None:
         return next((by_name[x] for x in choices if x in by_name), None)
 
-    def named(argument: str, given: str | None, choices: Sequence[str]) -> str | None:
-        return one(choices) if given is None else str(there(frame, argument, given).name)
+    def several(choices: Sequence[str]) -> tuple[str, ...]:
+        return tuple(filter(None, [one(choices)]))
 
-    ids, text, numbered = _ids_asked(frame, asked.prompt), False, None
-    if not ids:
-        found = one(ID)
-        if found is None:
-            text, numbered = one(_TEXT) is not None, one(_NUMBERED)
-            found, numbered = one(_TEXT) or numbered, numbered if text else None
-        ids = () if found is None else (found,)
-    weights = dict(asked.reward) if isinstance(asked.reward, Mapping) else None
-    rewards = tuple(weights or ()) or (() if asked.reward is None else (str(asked.reward),))
-    for name in rewards:
-        there(frame, "reward", name)
-    successes, rollouts = one(SUCCESSES), one(ROLLOUTS)
-    if rewards or successes is None or rollouts is None:
-        successes = rollouts = None
-        if not rewards:
-            single = one(REWARD) or one(_REWARDS)
-            rewards = (
-                (single,)
-                if single is not None
-                else tuple(x for x in names if _WIDE.fullmatch(_plain(x)))
-            )
-    if not ids or not (rewards or successes):
+    ids = several(_ID) or several(_TEXT) or several(_NUMBERED)
+    hashed = asked.prompt is None and not several(_ID) and one(_TEXT) is not None
+    if asked.prompt is not None:
+        whole = asked.prompt in frame.columns
+        ids = (asked.prompt,) if whole else tuple(x.strip() for x in asked.prompt.split(","))
+    weights = dict(asked.reward) if isinstance(asked.reward, Mapping) else {}
+    named = weights or ({asked.reward: 1.0} if isinstance(asked.reward, str) else {})
+    for argument, names in (("prompt", ids), ("reward", named)):
+        for name in names:
+            there(frame, argument, name)
+    counts = (*several(_SUCCESSES), *several(_ROLLOUTS))
+    counts = counts if not named and len(counts) == 2 else ()
+    wide = [name for name in map(str, frame.columns) if _WIDE.fullmatch(_plain(name))]
+    rewards = named or dict.fromkeys(several(_REWARD) or several(_REWARDS) or wide, 1.0)
+    rewards = {} if counts else rewards
+    if not ids or not (rewards or counts):
         return None
-    step = named("step", asked.step, STEP)
-    several = len(rewards) == 1 and weights is None and _plain(rewards[0]) in _REWARDS
-    columns = Columns(
-        step=None if step in ids else step,
-        ids=ids,
-        text=text,
-        rewards=rewards,
-        weights=weights,
-        several=several,
-        successes=successes,
-        rollouts=rollouts,
-        success=None if asked.success is None else named("success", asked.success, ()),
-        length=named("length", asked.length, _LENGTH),
-        predicted=one(("predicted",)),
-        numbered=numbered,
-    )
-    if columns.success is not None and columns.groups:
+    others = {"step": one(_STEP), "length": one(_LENGTH)}
+    others |= {name: one((name,)) for name in ("predicted", "cost", "trainer_step")}
+    others |= {
+        name: there(frame, name, given)
+        for name in ("step", "length", "success")
+        if (given := getattr(asked, name)) is not None
+    }
+    if others["step"] in ids:
+        others["step"] = None
+    found = {key: name for key, name in others.items() if name is not None}
+    grouped = bool(counts) or (len(rewards) > 1 and not weights)
+    columns = Columns(ids, one(_TEXT), hashed, rewards, counts, found, grouped)
+    if len(rewards) == 1 and not weights and not _in_lists(frame, columns):
+        ((name, _),) = rewards.items()
+        kinds = set(map(type, frame[name].tolist()))
+        grouped = list in kinds or (_plain(name) in _REWARDS and str in kinds)
+        columns = replace(columns, grouped=grouped)
+    return columns
+
+
+def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.DataFrame:
+    """The rollouts of a table, with the reward by each function. Rows that cannot be used are left
+    out and counted. The index has the number of the row that each rollout came from."""
+    columns = columns_of(frame, asked)
+    if columns is None:
         raise InputError(
-            f"success={columns.success!r}: a row of this log is a group, and a success column "
-            "needs one row per "
-            "rollout. Leave out success=."
+            f"source={str(path)!r} has the columns {listed(frame.columns)}: one must name prompts, "
+            "and one must hold rewards, or two successes and rollouts. Pass prompt= and reward= "
+            "with the names of these columns, and step= and length= if there are some (--prompt, "
+            "--reward, --step, --length)."
         )
-    return columns
-
-
-def _ids_asked(frame: pd.DataFrame, prompt: str | None) -> tuple[str, ...]:
-    if prompt is None:
-        return ()
-    wanted = (prompt,) if prompt in frame.columns else tuple(x.strip() for x in prompt.split(","))
-    for name in wanted:
-        there(frame, "prompt", name)
-    return wanted
-
-
-def _resolve(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
-    """The columns, where their names are ambiguous, by the first rows of the table. Each inference
-    is a doubt."""
-    if columns.numbered is not None:
-        notes.doubt(
-            f"prompts are named by column {columns.ids[0]!r}; prompt={columns.numbered!r} names "
-            "them by column "
-            f"{columns.numbered!r}",
-            len(frame),
+    if columns.grouped and "success" in columns.others:
+        raise InputError(
+            f"success={asked.success!r}: a row of this log is a group, and a success column needs "
+            "one row per rollout. Leave out success=.",
+            argument="success",
         )
-    if len(columns.rewards) == 1 and columns.weights is None:
-        lists = any(isinstance(x, (list, tuple)) for x in frame[columns.rewards[0]])
-        numeric = frame[columns.rewards[0]].map(lambda x: isinstance(x, (int, float))).all()
-        columns = replace(columns, several=lists or (columns.several and not numeric))
-    if columns.successes is not None:
-        return _counts_or_numbers(frame, columns, notes)
-    if _plain(columns.ids[0]) in _NUMBERED and not columns.groups and len(frame) >= _ENOUGH:
-        alone = frame[columns.ids[0]].map(str).nunique() == len(frame)
-        notes.doubt(
-            f"no value of the column {columns.ids[0]!r} comes twice in the first rows: does it "
-            "number rows? Name "
-            "the column of prompts with prompt=",
-            len(frame) if alone else 0,
-        )
-    return columns
-
-
-def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
-    """The columns, after a check whether one such as `n` counts rollouts or numbers them. Successes
-    must be 0 or 1."""
-    passed, count = str(columns.successes), str(columns.rollouts)
-    passed_G, n_G = numbers(frame[passed])[0], numbers(frame[count])[0]
-    if _plain(count) not in _MANY or not set(passed_G[~np.isnan(passed_G)].tolist()) <= {0.0, 1.0}:
-        return columns
-    keys = [
-        frame[name].map(str).to_numpy()
-        for name in (*([columns.step] if columns.step else []), *columns.ids)
-    ]
-    held = [x.tolist() for _, x in pd.Series(n_G).groupby(keys, sort=False)]
-    whole = held[:-1] or held  # the last prompt may continue in the next rows
-    counted = any(
-        all(sorted(x) == list(range(start, start + len(x))) for x in whole)
-        and max(map(len, whole), default=0) > 1
-        for start in (0, 1)
-    )
-    if counted:
-        notes.doubt(
-            f"column {count!r} numbers the rollouts of a prompt: a row is read as one rollout with "
-            "the reward "
-            f"{passed!r}",
-            len(n_G),
-        )
-        return replace(columns, rewards=(passed,), successes=None, rollouts=None)
-    if len(n_G) >= _ENOUGH and np.nanmax(n_G, initial=0) > 1:
-        notes.doubt(
-            f"columns {passed!r} and {count!r} are read as successes of so many rollouts; if a row "
-            "is one rollout, "
-            f"pass reward={passed!r}",
-            len(n_G),
-        )
-    return columns
-
-
-def rows(frame: pd.DataFrame, asked: Asked, path: Any, notes: Notes) -> pd.DataFrame:
-    """The rollouts of a table. The index has the number of the row that each came from."""
-    columns = _settled(frame, asked, path, notes)
+    columns = _counts_or_numbers(frame, columns, notes)
+    _doubt_ids(frame, columns, notes)
+    own = frame.filter(regex=f"^{OWN}")
+    alike = [name for name in frame.columns if _plain(name) in (*_TEXT, *_REWARDS, "domain")]
+    notes.unused(frame, [*columns.used, *alike, *_numbered(frame, columns), *own])
     untyped = frame.attrs.get("untyped", False)
-    frame = _exploded(frame, columns)
-    names = {"step": columns.step, "length": columns.length, "predicted": columns.predicted}
-    names["success"] = columns.success
-    out = pd.DataFrame(
-        {key: frame[name] for key, name in names.items() if name is not None}, index=frame.index
-    )
-    out["prompt"] = pd.Series(_ids(frame, columns, untyped), dtype=object, index=frame.index)
-    if columns.text:
-        out["text"] = frame[columns.ids[0]]
+    if lists := _in_lists(frame, columns):
+        frame = frame.explode(lists, ignore_index=True)
+    out, odd_R = pd.DataFrame(index=frame.index), np.zeros(len(frame), dtype=bool)
+    for key, name in columns.others.items():
+        out[key], bad_R = _checked(frame, key, name)
+        odd_R |= bad_R
+    if "step" in out:
+        odd_R |= ~((out["step"].abs() <= LARGEST) & (out["step"] % 1 == 0))
+    if "length" in out:
+        odd_R |= out["length"].abs() > LARGEST
+        out["length"] = out["length"].where(out["length"] >= 0)
+    scores = pd.DataFrame(index=frame.index)
+    for name in columns.rewards if not columns.grouped else ():
+        scores[name], bad_R = _checked(frame, "reward", name)
+        odd_R |= bad_R
+    cells = _cells(frame, columns) if columns.grouped else weighted(scores, columns.rewards)
+    out["reward"] = pd.Series(cells, out.index)
+    out = out.join(scores.add_prefix(SCORE)).join(own)
+    if columns.grouped:
+        odd_R |= out["reward"].isna().to_numpy()
+    codes_R, names = pd.factorize(_ids(frame, columns, untyped))  # equal ids become one object
+    out["prompt"] = pd.Series(np.array([*names, None], dtype=object)[codes_R], out.index, object)
+    if columns.text is not None:
+        out["text"] = frame[columns.text]
     if "domain" in frame:
         out["domain"] = frame["domain"]
-    several = _several(frame, columns)
-    if several is None:
-        values, bad = zip(*(numbers(frame[name]) for name in columns.rewards), strict=True)
-        scores = pd.DataFrame(dict(zip(columns.rewards, values, strict=True)), index=frame.index)
-        total_R = weighted(scores, columns.weights or {columns.rewards[0]: 1.0})
-        out["reward"] = (
-            pd.Series(total_R, index=frame.index).astype(object).mask(np.any(bad, axis=0), _BROKEN)
+    notes.note("row without a prompt", (codes_R < 0).sum())
+    notes.note("broken row", ((codes_R >= 0) & odd_R).sum())
+    out = out[(codes_R >= 0) & ~odd_R]
+    if columns.grouped:
+        out = _expanded(out, notes)
+    infinite_R = out["reward"].abs() > _LARGEST_REWARD
+    notes.note("infinite reward", infinite_R.sum())
+    return out.assign(reward=out["reward"].mask(infinite_R), grouped=columns.grouped)
+
+
+def _checked(frame: pd.DataFrame, argument: str, name: str) -> Any:
+    """As `numbers`; raises `InputError` if the column holds something else only."""
+    column, odd = numbers(frame[name])
+    if odd.any() and odd.all():
+        raise InputError(
+            f"{argument}={name!r}: the column holds no numbers, but {shown(frame[name].iloc[0])} "
+            f"and the like. Name another one of {listed(frame.columns)}.",
+            argument=argument,
         )
-        return out
-    broken = several.map(lambda cell: len(cell) == 1 and cell[0] == _BROKEN)
-    out = clean(
-        out.assign(reward=pd.Series(0.0, index=out.index).astype(object).mask(broken, _BROKEN)),
-        notes,
-    )
-    several = several[out.index]
-    size_G = several.map(len).to_numpy()
-    many_G, none_G = size_G > _MOST, size_G == 0
-    notes.note(f"row of more than {_MOST:,} rollouts, left out", int(many_G.sum()))
-    notes.note("row of no rollouts", int(none_G.sum()))
-    if "step" in out:
-        again = out.duplicated(["step", "prompt"])
-        notes.doubt(
-            "second row of a prompt in one step: do several columns together name a prompt?",
-            int(again.sum()),
-        )
-    return out.assign(reward=several)[~(many_G | none_G)].explode("reward")
+    return column, odd
 
 
-def _settled(frame: pd.DataFrame, asked: Asked, path: Any, notes: Notes) -> Columns:
-    """The columns of a table with these names. The first rows settle what is ambiguous."""
-    names = tuple(map(str, frame.columns))
-    if names not in asked.settled:
-        found = identify(frame, asked)
-        if found is None:
-            raise refused(frame, str(path))
-        asked.settled[names] = _resolve(_exploded(frame, found), found, notes)
-    columns: Columns = asked.settled[names]
-    if names != next(iter(asked.settled)):
-        notes.note("row of a file with other columns than the first one", len(frame))
-    alike = (*_TEXT, *_REWARDS, "domain", columns.numbered and _plain(columns.numbered))
-    for name in names:
-        if name not in columns.used and _plain(name) not in alike:
-            notes.unknown(name, len(frame))
-    return columns
-
-
-def _exploded(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
-    """The table with a row for each entry, if prompt and reward are lists of one length in each
-    cell."""
-    prompt, reward = columns.ids[0], (columns.rewards or ("",))[0]
-    cells = frame[prompt].tolist()
-    if reward == "" or not cells or not all(isinstance(x, list) for x in (*cells, *frame[reward])):
-        return frame
-    if any(len(x) != len(y) for x, y in zip(cells, frame[reward], strict=True)):
-        return frame
-    sizes = [len(x) for x in cells]
-    lists = [
-        name
-        for name in columns.used
-        if all(
-            isinstance(x, list) and len(x) == size
-            for x, size in zip(frame[name], sizes, strict=True)
-        )
-    ]
-    return frame[columns.used].explode(lists, ignore_index=True)
-
-
-def _ids(frame: pd.DataFrame, columns: Columns, untyped: bool) -> list[Any]:
-    """The prompt of each row, None for none. Several columns are joined by a slash, as in
-    "aime24/7"."""
-    cells = [frame[name].tolist() for name in columns.ids]
-    if columns.text:
-        return list(hashed(cells[0]))
-    if len(cells) == 1:
-        return [_id(x, untyped) for x in cells[0]]
-    ids = [[_id(x, untyped) for x in row] for row in zip(*cells, strict=True)]
-    return [None if None in row or "" in row else "/".join(map(str, row)) for row in ids]
-
-
-def _id(cell: Any, untyped: bool) -> Any:
-    """The id in a cell. Messages and other lists are hashed; in a CSV an integer is one, although
-    it is text."""
-    if isinstance(cell, (list, dict)):
-        return text_id(cell)
-    if isinstance(cell, str):
-        return int(cell) if untyped and _INTEGER.fullmatch(cell) else cell
-    try:
-        return None if cell is None else as_id(cell)
-    except FAULTS:
-        return None
-
-
-def _several(frame: pd.DataFrame, columns: Columns) -> pd.Series | None:
-    """The rewards of each row as a list, a broken row as [_BROKEN]; None if each row is one
-    rollout."""
-    if columns.successes is not None and columns.rollouts is not None:
-        (passed_G, bad_G), (many_G, odd_G) = (
-            numbers(frame[columns.successes]),
-            numbers(frame[columns.rollouts]),
-        )
-        with np.errstate(invalid="ignore"):
-            odd_G = (
-                odd_G | bad_G | ~((passed_G >= 0) & (passed_G <= many_G) & (many_G <= _NONSENSE))
-            )
-            odd_G |= (passed_G != np.floor(passed_G)) | (many_G != np.floor(many_G))
-        pairs = zip(passed_G.tolist(), many_G.tolist(), odd_G.tolist(), strict=True)
-        cells: list[Sequence[Any]] = [
-            [_BROKEN]
-            if odd
-            else range(_MOST + 1)
-            if many > _MOST
-            else _ones_first(int(passed), int(many))
-            for passed, many, odd in pairs
-        ]
-    elif columns.several and len(columns.rewards) == 1:
-        cells = [_rewards(cell) for cell in frame[columns.rewards[0]]]
-    elif columns.groups:
-        values, odd = zip(*(numbers(frame[name]) for name in columns.rewards), strict=True)
-        matrix, odd_G = np.stack(values, axis=1), np.any(odd, axis=0)  # an empty cell is no rollout
-        cells = [
-            [_BROKEN] if bad else x[~np.isnan(x)].tolist()
-            for x, bad in zip(matrix, odd_G, strict=True)
-        ]
-    else:
-        return None
-    return pd.Series(cells, index=frame.index, dtype=object)
-
-
-def _ones_first(passed: int, rollouts: int) -> list[float]:
-    return [1.0] * passed + [0.0] * (rollouts - passed)
-
-
-def _rewards(cell: Any) -> Sequence[Any]:
-    """The rewards in one cell: a number, a list, JSON, or a digit 0 or 1 for each rollout."""
-    try:
-        if isinstance(cell, str):
-            text = cell.strip()
-            if text and set(text) <= {"0", "1"}:
-                return [float(x) for x in text]
-            cell = (
-                json.loads(text)
-                if text.startswith("[")
-                else text.replace(";", " ").replace(",", " ").split()
-            )
-        if isinstance(cell, (int, float)):
-            return [float(cell)]
-        if isinstance(cell, Mapping):
-            return [_BROKEN]
-        return [math.nan if x is None else float(x) for x in cell]
-    except FAULTS:
-        return [_BROKEN]
-
-
-def with_steps(rows: pd.DataFrame, asked: Asked, notes: Notes) -> pd.DataFrame:
+def with_steps(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """The rollouts with a step. Without a column of steps, the rows of a prompt that are groups are
     its visits."""
     if "step" in rows:
         return rows
-    if any(columns.groups for columns in asked.settled.values()):
-        notes["no column of steps: the rows of a prompt are taken as its visits"] = 1
-        first = rows["prompt"][~rows.index.duplicated()]
-        visit = first.groupby(first).cumcount()
-        return rows.assign(step=visit.reindex(rows.index).to_numpy(dtype=np.float64))
-    note = "no column of steps: all rows of a prompt are taken as one group. If there is one, name it with step="
-    notes.doubt(note, 1)
-    return rows.assign(step=0.0)
+    if not rows["grouped"].any():
+        notes.doubt(
+            "no column of steps: all rows of a prompt are taken as one group. If there is one, "
+            "name it with step="
+        )
+        return rows.assign(step=0.0)
+    notes["no column of steps: the rows of a prompt are taken as its visits"] = 1
+    first = rows["prompt"][~rows.index.duplicated()]
+    return rows.assign(step=first.groupby(first).cumcount().reindex(rows.index).astype(float))
 
 
-def refused(frame: pd.DataFrame, source: str) -> InputError:
-    """The error for a table whose columns are not known."""
-    return InputError(
-        f"source={source!r} has the columns {listed(list(frame.columns))}: one must name prompts, "
-        "and one must hold "
-        "rewards, or two successes and rollouts. Pass prompt= and reward= with the names of these "
-        "columns, and step= "
-        "and length= if there are some (--prompt, --reward, --step, --length)."
+def _numbered(frame: pd.DataFrame, columns: Columns) -> list[str]:
+    """A column 'id' or 'index' next to the texts of prompts."""
+    return [str(x) for x in frame.columns if columns.hashed and _plain(x) in _NUMBERED][:1]
+
+
+def _doubt_ids(frame: pd.DataFrame, columns: Columns, notes: Notes) -> None:
+    own = columns.ids[0]
+    for name in _numbered(frame, columns):
+        notes.doubt(
+            f"prompts are named by column {own!r}; prompt={name!r} names them by column {name!r}",
+            len(frame),
+        )
+    if _plain(own) in _NUMBERED and not columns.grouped and len(frame) >= _ENOUGH:
+        alone = frame[own].map(str).is_unique
+        notes.doubt(
+            f"no value of the column {own!r} comes twice: does it number rows? Name the column of "
+            "prompts with prompt=",
+            len(frame) if alone else 0,
+        )
+
+
+def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
+    """The columns, after a check whether one such as `n` counts rollouts or numbers them."""
+    if not columns.counts or _plain(columns.counts[1]) not in _MANY:
+        return columns
+    passed, count = columns.counts
+    n_G = pd.Series(numbers(frame[count])[0], frame.index)
+    if not set(numbers(frame[passed])[0].tolist()) <= {0.0, 1.0}:
+        return columns
+    step = columns.others.get("step")
+    keys = [frame[name].map(str) for name in (*([step] if step else []), *columns.ids)]
+    size_G = n_G.groupby(keys).transform("size")
+    again_G = pd.concat([n_G, *keys], axis=1, keys=range(len(keys) + 1)).duplicated()
+    if not again_G.any() and size_G.max() > 1 and (n_G <= size_G).all():
+        notes.doubt(
+            f"column {count!r} numbers the rollouts of a prompt: a row is read as one rollout with "
+            f"the reward {passed!r}",
+            len(frame),
+        )
+        return replace(columns, rewards={passed: 1.0}, counts=(), grouped=False)
+    if len(frame) >= _ENOUGH and n_G.max() > 1:
+        notes.doubt(
+            f"columns {passed!r} and {count!r} are read as successes of so many rollouts; if a row "
+            f"is one rollout, pass reward={passed!r}",
+            len(frame),
+        )
+    return columns
+
+
+def _in_lists(frame: pd.DataFrame, columns: Columns) -> list[str]:
+    """The columns of lists, if the prompt and the reward of each row are lists of one length."""
+    if len(columns.rewards) != 1 or not frame[columns.ids[0]].map(type).isin([list]).all():
+        return []
+    sizes = frame[columns.used].map(lambda x: len(x) if isinstance(x, list) else -1)
+    own = sizes[columns.ids[0]]
+    if not own.equals(sizes[next(iter(columns.rewards))]):
+        return []
+    return [name for name in columns.used if sizes[name].equals(own)]
+
+
+def _ids(frame: pd.DataFrame, columns: Columns, untyped: bool) -> Any:
+    """The prompt of each row, None for none. Several columns are joined by a slash, as in
+    "aime24/7"."""
+
+    def known(cell: Any) -> Any:
+        if untyped and isinstance(cell, str) and _INTEGER.fullmatch(cell) and not columns.hashed:
+            return int(cell)  # in a CSV an integer is text
+        return known_id(cell, is_text=columns.hashed)
+
+    rows = zip(*(map(known, frame[name].tolist()) for name in columns.ids), strict=True)
+    if len(columns.ids) == 1:
+        return pd.Series([name for (name,) in rows], dtype=object)
+    return pd.Series(
+        [None if None in row else "/".join(map(str, row)) for row in rows], dtype=object
     )
+
+
+def _cells(frame: pd.DataFrame, columns: Columns) -> list[Any]:
+    """The list of rewards of each row, None for a broken row."""
+    if columns.counts:
+        (passed_G, _), (n_G, _) = (numbers(frame[name]) for name in columns.counts)
+        good_G = (passed_G >= 0) & (passed_G <= n_G) & (n_G <= _MOST)
+        good_G &= (passed_G % 1 == 0) & (n_G % 1 == 0)
+        return [
+            [1.0] * int(passed) + [0.0] * int(n - passed) if good else None
+            for passed, n, good in zip(passed_G, n_G, good_G, strict=True)
+        ]
+    if len(columns.rewards) == 1:
+        return [_rewards(cell) for cell in frame[next(iter(columns.rewards))].tolist()]
+    values, odd = zip(*(numbers(frame[name]) for name in columns.rewards), strict=True)
+    rows = zip(np.stack(values, axis=1), np.any(odd, axis=0), strict=True)
+    # an empty cell is no rollout
+    return [None if bad else x[~np.isnan(x)].tolist() for x, bad in rows]
+
+
+def _rewards(cell: Any) -> list[float] | None:
+    """The rewards in one cell: a number, a list, JSON, or a digit 0 or 1 for each rollout."""
+    try:
+        if isinstance(cell, str):
+            text = cell.strip()
+            separated = text.replace(";", " ").replace(",", " ").split()
+            cell = json.loads(text) if text.startswith("[") else separated
+            if text and set(text) <= {"0", "1"}:
+                cell = list(text)
+        if isinstance(cell, (int, float)):
+            cell = [cell]
+        if not isinstance(cell, list):
+            return None
+        return [math.nan if x is None else float(x) for x in cell]
+    except FAULTS:
+        return None
+
+
+def _expanded(out: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+    """A row for each reward of a group."""
+    none = out["reward"].map(len) == 0
+    notes.note("row of no rollouts", none.sum())
+    if "step" in out:
+        again = out.duplicated(["step", "prompt"]).sum()
+        notes.doubt(
+            "second row of a prompt in one step: do several columns together name a prompt?", again
+        )
+    out = out[~none.astype(bool)].explode("reward")
+    return out.assign(reward=out["reward"].astype(np.float64))

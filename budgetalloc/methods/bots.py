@@ -3,7 +3,6 @@ become."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_number, check_type, shown
 from budgetalloc.methods.rules import ranked
-from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.methods.table import Count, Inside, Share, method, policy
 from budgetalloc.policies import Policy, View
 
 _WINDOW = 64  # steps of implicit evidence; with lambda = 0.2, older evidence weighs less than 1e-6
@@ -29,7 +28,7 @@ def _capability(step: int) -> str:
 def bots(
     *,
     group: Count = 8,
-    rate: Annotated[float, Between(0, 1, without=(0, 1))] = 0.2,
+    rate: Inside = 0.2,
     weight: Share = 0.2,
     anchors: Mapping[Id, Sequence[float]] | None = None,
     target: Share = 0.5,

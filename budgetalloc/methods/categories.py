@@ -11,7 +11,7 @@ from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import falling, mean_advantage, ranked
-from budgetalloc.methods.table import Between, Count, Positive, method, policy
+from budgetalloc.methods.table import AboveZero, Count, Positive, method, policy
 from budgetalloc.policies import Policy, View
 
 CategoryOf = Annotated[Callable[[Id], Hashable], "from a prompt's id to its category"]
@@ -86,7 +86,7 @@ def dump(
 def sec(
     *,
     domain_of: CategoryOf,
-    rate: Annotated[float, Between(0, 1, without=(0,))] = 0.5,
+    rate: AboveZero = 0.5,
     temperature: Positive = 0.4,
     group: Count = 8,
     seed: int = 0,

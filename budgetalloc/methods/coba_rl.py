@@ -48,8 +48,8 @@ def coba_rl(
 
     A weak model trains on prompts that it can solve, a strong one on prompts that it cannot. Every
     prompt gets `low` rollouts; greedy spends the rest. p is within [0.01, 0.99]; 1/2 for a prompt
-    never seen. tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p goes from 0 to
-    1/6. For graded success, the variance over the window's visits replaces p(1-p).
+    never seen. tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p from 0.05 to 0.99
+    goes from 0 to 1/6. For graded success, the variance over the window's visits replaces p(1-p).
 
     Args:
         kappa: Sum of the density's parameters; 2 is a uniform density.
@@ -81,10 +81,13 @@ def coba_rl(
 
     def decide(view: View) -> IntArray:
         successes_P, scored_P, graded_P = (view.recall[name].sum(axis=1) for name in visits)
-        rate_P = np.where(scored_P > 0, successes_P / np.maximum(scored_P, 1), 0.5).clip(0.01, 0.99)
+        rate_P = np.where(scored_P > 0, successes_P / np.maximum(scored_P, 1), 0.5)
+        neither_P = (rate_P >= 0.05) & (rate_P <= 0.99)
+        away = float(rate_P[neither_P].var()) if neither_P.any() else 0.0
+        rate_P = rate_P.clip(0.01, 0.99)
         failures = [view.numbers[name] for name in steps if view.numbers[name] >= 0]
         weight_P = capability(rate_P, float(np.mean(failures)) if failures else 1.0, kappa)
-        spread = tau[0] + (tau[1] - tau[0]) * min(6 * float(rate_P.var()), 1.0)
+        spread = tau[0] + (tau[1] - tau[0]) * min(6 * away, 1.0)
         variance_P = np.maximum(rate_P * (1 - rate_P) - graded_P / np.maximum(scored_P, 1), 0.0)
         # Only ratios of gains matter. The first rollout's largest possible gain stays below START.
         scale_P = weight_P / max(float(weight_P.max()), 1e-300) / token_prices(view) * START / 2

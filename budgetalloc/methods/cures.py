@@ -23,8 +23,9 @@ def cures(
     """CurES (arXiv 2510.01037): drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to
     sqrt(p(1-p)).
 
-    The released code samples almost uniformly, with a fixed posterior, and gives nothing to a
-    prompt without spread; here it keeps `fewest`. The temperature is our default. p is the
+    The released code begins with 4 rollouts of every prompt, samples almost uniformly, with a fixed
+    posterior, and gives nothing to a prompt without spread; here it keeps `fewest`, and a prompt
+    never seen counts as 1/2. The temperature is our default. p is the
     posterior mean under Beta(1, 1) without forgetting.
 
     Args:

@@ -1,20 +1,17 @@
-"""DAPO's dynamic sampling: new prompts until a batch of mixed groups is full, or its filter
-alone."""
+"""DAPO's dynamic sampling: new prompts until a batch of mixed groups is full."""
 
 from typing import Literal
 
 import numpy as np
 
 from budgetalloc.methods.downselect import mixed_first
-from budgetalloc.methods.pods import Generate
-from budgetalloc.methods.rules import generate_and_keep
 from budgetalloc.methods.table import Count, method, policy
 from budgetalloc.policies import Policy, View
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
 
 
-@method("in rounds", "paper's formulas")
+@method("in rounds", "released code")
 def dapo(
     *,
     group: Count = 8,
@@ -70,16 +67,3 @@ def dapo(
     fades = {"prior": (1.0, 1.0), "discount": discount, "idle": idle}
     candidates = "all" if order == "thompson" else generate
     return policy(decide, **fades, keep=mixed_first, candidates=candidates, generate=generate)
-
-
-@method("which rollouts", "paper's formulas")
-def keep_mixed(*, generate: Generate = 2, seed: int = 0) -> Policy:
-    """DAPO's filter (arXiv 2503.14476): groups of unequal rewards first.
-
-    The filter of dapo in one round, without resampling. generate is our default.
-
-    >>> import numpy as np
-    >>> keep_mixed(generate=2).keep(["a"] * 2 + ["b"] * 2, np.array([1.0, 1, 0, 1]), 2)
-    array([2, 3])
-    """
-    return generate_and_keep(generate, mixed_first)

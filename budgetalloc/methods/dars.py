@@ -6,7 +6,7 @@ import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.methods.table import Between, Count, method, policy
+from budgetalloc.methods.table import Between, Count, Inside, method, policy
 from budgetalloc.policies import Policy, View
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
@@ -42,7 +42,7 @@ def dars(
     variant: Variant = "ET",
     most: Annotated[int, Between("group")] | None = None,
     std: bool = False,
-    share: Annotated[float, Between(0, 1, without=(0, 1))] = 0.625,
+    share: Inside = 0.625,
     seed: int = 0,
 ) -> Policy:
     """DARS (arXiv 2508.13755): after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a

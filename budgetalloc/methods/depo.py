@@ -8,26 +8,27 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import count_visits, latest_first, mean_advantage, ranked
-from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.methods.table import AboveZero, Between, Count, Share, method, policy
 from budgetalloc.policies import Policy, View
 
 
-@method("which prompts", "a description")
+@method("which prompts", "released code")
 def depo(
     *,
     group: Count = 8,
     window: Annotated[int, Between(1, 1000)] = 3,
-    alpha: Share = 0.5,
-    decay: Share = 0.05,
-    lowest: Share = 0.2,
-    replay: Annotated[float, Between(0, 1, without=(0,))] = 0.1,
+    alpha: Share = 1.0,
+    decay: Share = 0.03,
+    lowest: Share = 0.4,
+    replay: AboveZero = 0.1,
     seed: int = 0,
 ) -> Policy:
     """DEPO (arXiv 2509.01321): the share alpha_0 - d e with the largest mean |A| of the last
     visits, and the share rho least visited.
 
-    Without the entropy factor, which needs the trainer; all shares are our defaults. e is the
-    candidates' mean number of visits, rounded down. A prompt never seen counts as the largest.
+    Constants from the released code (txy77/DEPO@eb99f9a), but for rho, our default. Without its
+    entropy factor and filter, which need the trainer. e is the candidates' mean number of visits,
+    rounded down. A prompt never seen counts as the largest.
 
     Args:
         window: s, visits to average over.
@@ -35,7 +36,7 @@ def depo(
         replay: rho, share of the least visited; it brings prompts without signal back.
 
     >>> from budgetalloc import Budget
-    >>> policy, ids = depo(alpha=0.25, replay=0.25, seed=0), ["solved", "failed", "half"]
+    >>> policy, ids = depo(alpha=0.25, lowest=0.2, replay=0.25, seed=0), ["solved", "failed", "half"]
     >>> policy.observe([x for x in ids for _ in range(8)], [1] * 8 + [0] * 8 + [0, 1] * 4)
     >>> policy.observe(["solved"] * 8, [1] * 8)
     >>> policy.allocate(ids, Budget(rollouts=16, floor=0))  # "failed" was visited less often

@@ -61,8 +61,8 @@ def e3(
     """E3 (arXiv 2505.18573, Algorithm 1): G_min + (B - P G_min) k / sum of k, at most G_max; k the
     rank by cumulative mean reward.
 
-    The total is exact; a cold prompt gets the default share, where the code treats it as the
-    easiest. The bounds widen by 2 an epoch, to 4 and 12; the algorithm and the code do not clip
+    The total is exact; a cold prompt gets the default share, where the code ranks it hardest after
+    the first epoch. The bounds widen by 2 an epoch, to 4 and 12; the algorithm and the code do not clip
     shares at G_max. Graded success is ranked by its mean.
 
     All prompts seen are ranked at the end of an epoch. The bounds are scaled to the budget's mean

@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import ranked
-from budgetalloc.methods.table import Between, Count, Share, method, policy
+from budgetalloc.methods.table import AboveZero, Between, Count, Share, method, policy
 from budgetalloc.policies import Policy, View
 
 
@@ -18,13 +18,14 @@ def greso(
     explore: Annotated[float, Between(0.05, 0.95)] = 0.5,
     target: Share = 0.25,
     change: Share = 0.01,
-    least: Annotated[float, Between(0, 1, without=(0,))] = 0.01,
+    least: AboveZero = 0.01,
     seed: int = 0,
 ) -> Policy:
     """GRESO (arXiv 2506.02177): skipped with probability 1 - p_e^z after z visits in a row without
     variance.
 
-    Constants from the released code, which counts runs of easy and hard visits separately, by mean
+    The gate alone: the released code also discards groups without variance and generates on.
+    Constants from that code, which counts runs of easy and hard visits separately, by mean
     rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
 
     Prompts that passed at their last visit have one p_e, prompts that failed another. After each

@@ -17,7 +17,7 @@ from budgetalloc.methods.gains import (
     spend_gains,
     token_prices,
 )
-from budgetalloc.methods.table import Between, Count, method, policy
+from budgetalloc.methods.table import Between, Count, Inside, method, policy
 from budgetalloc.policies import Policy, View
 from budgetalloc.values import mixed_group, success_gain
 
@@ -46,7 +46,7 @@ def knapsack_rl(
     high: Annotated[int, Between("low")] = 128,
     recent: Annotated[int, Between(1, 1000)] = 16,
     fewest: Count = 8,
-    confidence: Annotated[float, Between(0, 1, without=(0, 1))] = 0.9,
+    confidence: Inside = 0.9,
     surplus: Literal["unsolved", "effective"] = "unsolved",
     seed: int = 0,
 ) -> Policy:

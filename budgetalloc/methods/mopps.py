@@ -10,8 +10,9 @@ from budgetalloc.policies import Policy, View
 def mopps(*, group: Count = 8, target: Share = 0.5, discount: float = 0.5, seed: int = 0) -> Policy:
     """MoPPS (arXiv 2507.04632): a group each to the smallest (p - target)^2, p a Thompson draw.
 
-    lambda (`discount`) is our default. Beliefs do not fade between visits, so that solved prompts
-    return very rarely. The released code draws for a few times as many prompts as fit.
+    lambda (`discount`) is 0.5 or 1.0 in the released scripts. Beliefs do not fade between visits,
+    so that solved prompts return very rarely. The released code draws for a few times as many
+    prompts as fit.
 
     >>> from budgetalloc import Budget
     >>> policy = mopps(seed=0)

@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from budgetalloc.errors import check_integer
-from budgetalloc.methods.table import Between, method, policy
+from budgetalloc.methods.table import Between, Inside, method, policy
 from budgetalloc.policies import Policy, View
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
@@ -16,14 +16,14 @@ def pilot_commit(
     *,
     pilot: Annotated[int, Between(2)] = 4,
     group: Annotated[int, Between(3)] = 16,
-    share: Annotated[float, Between(0, 1, without=(0, 1))] = 0.5,
+    share: Inside = 0.5,
     seed: int = 0,
 ) -> Policy:
     """Pilot-Commit (arXiv 2605.26606): a pilot of 4, then up to 16 for the largest r (1-r) of the
     pilots' means r.
 
-    The paper's rule; the released code commits at random to pilot means in [0.125, 0.75], from a
-    buffer. The paper's pilots are 16 of 64 and 32 of 128; our default group is smaller.
+    The paper's rule; the released script for the 4B model commits at random to pilot means in
+    [0.125, 0.75], from a buffer. The paper's pilots are 16 of 64 and 32 of 128; our default group is smaller.
 
     Args:
         pilot, group: Rollouts of a pilot, and of a prompt that is committed to, pilot included.

@@ -12,10 +12,11 @@ from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.rounds import until_finished
 
 
-@method("in rounds", "paper's formulas", of_rates=True)
+@method("in rounds", "released code", of_rates=True)
 def reinforce_ada(
     *,
     group: Count = 8,
+    more: Count | None = None,
     stages: Count = 4,
     quota: Literal["balanced", "positive"] = "balanced",
     seed: int = 0,
@@ -23,10 +24,14 @@ def reinforce_ada(
     """Reinforce-Ada (arXiv 2510.04996): rounds of n until n/2 successes and n/2 failures; n rows
     are trained on.
 
-    quota='positive' stops at one success. The number of rounds is our default. No estimation
-    variant. Advantages are over all generated rollouts. Graded success of 0.5 counts as half.
+    The released setting is group=4, more=8, stages=4: rounds of 8 until 2 successes and 2 failures,
+    at most 4 of them; there a graded success counts from 0.7, here by its share. quota='positive'
+    stops at one success. No estimation variant. Advantages are over all generated rollouts.
 
-    The budget is a limit, of which only the share `1 / stages` is always spent.
+    The budget is a limit, of which only what is trained on is always spent.
+
+    Args:
+        group, more: Rows of a prompt that are trained on; rollouts of a round, None for as many.
 
     >>> from budgetalloc import Budget
     >>> step = reinforce_ada(group=2, stages=3).begin(["a", "b"], Budget(rollouts=12, floor=2))
@@ -35,6 +40,8 @@ def reinforce_ada(
     >>> step.observe(["a", "a", "b", "b"], [0, 0, 0, 1]); step.request()
     array([2, 0])
     """
+    each = group if more is None else more
+    generate = -(-each * stages // group)
     wins, fails = (max(1, group // 2), max(1, group // 2)) if quota == "balanced" else (1, 0)
 
     def finished(tally: Tally) -> NDArray[np.bool_]:
@@ -42,7 +49,7 @@ def reinforce_ada(
         return np.asarray((tally.successes_P >= wins) & (failures_P >= fails))
 
     def decide(view: View) -> Rounds:
-        trained = -(-view.rollouts_only("reinforce_ada") // stages)
-        return until_finished(view, group, group, group * stages, finished, trained)
+        trained = -(-view.rollouts_only("reinforce_ada") // generate)
+        return until_finished(view, each, each, each * stages, finished, trained)
 
-    return policy(decide, keep=balanced, generate=stages, by_group=True)
+    return policy(decide, keep=balanced, generate=generate, by_group=True)

@@ -1,22 +1,17 @@
-"""What the rules of methods share: prompts in an order or a batch, and groups that are kept in
-part."""
+"""What the rules of methods share: prompts in an order or a batch, visits and advantages."""
 
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.budget import IntArray, rollouts_alone
-from budgetalloc.policies import Needs, Policy, View, uniform
-from budgetalloc.policies.advantages import group_advantages
+from budgetalloc.policies import View
 from budgetalloc.policies.composition import spend, top
-from budgetalloc.policies.interface import Keep
 from budgetalloc.solvers.interface import check_costs, largest
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value
@@ -218,25 +213,3 @@ def latest_first(values_VK: FloatArray, newest_V: FloatArray) -> FloatArray:
     array([[3., 2., 1.]])
     """
     return np.concatenate([newest_V[..., None], values_VK[..., :-1]], axis=-1)
-
-
-def generate_and_keep(generate: int, keep: Keep) -> Policy:
-    """Uniform counts, of `generate` times the rollouts that are trained on.
-
-    All generated rollouts count against the budget and are observed, and advantages are computed
-    over all of them. The methods save updates, not generation.
-    """
-    return replace(uniform(), needs=Needs(baseline="group", generate=generate), keep=keep)
-
-
-def scaled_advantages(ids_R: Sequence[Id], rewards_R: FloatArray) -> FloatArray:
-    """Advantages normalised within each group, NaN without a reward."""
-    advantages_R = group_advantages(rewards_R, ids_R, "group", "group")
-    return np.where(np.isnan(rewards_R), np.nan, advantages_R)
-
-
-def rng_of_step(seed: int, ids_R: Sequence[Id], rewards_R: FloatArray) -> np.random.Generator:
-    """A generator seeded by the step's ids and rewards: all processes and repetitions draw the
-    same."""
-    shown = repr(list(ids_R)).encode() + np.ascontiguousarray(rewards_R, dtype=np.float64).tobytes()
-    return np.random.default_rng([seed, zlib.crc32(shown)])

@@ -8,7 +8,7 @@ from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.rounds import until_finished
 
 
-@method("in rounds", "paper's formulas")
+@method("in rounds", "released code")
 def speed(*, init: Annotated[int, Between(2)] = 4, cont: Count = 20, seed: int = 0) -> Policy:
     """SPEED (arXiv 2506.09016): 4 rollouts screen a prompt, 20 more if 0 < mean < 1.
 

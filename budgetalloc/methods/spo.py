@@ -13,16 +13,17 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.offline import InitialSuccess, Offline
 from budgetalloc.methods.rules import drawn_first, ranked
-from budgetalloc.methods.table import Between, method
+from budgetalloc.methods.table import AboveZero, Between, method
 from budgetalloc.policies import Policy, View
 from budgetalloc.policies.interface import Outcome
 
 Rho = Annotated[float, Between(0, 1, without=(1,))]
-Eps = Annotated[float, Between(0, 1, without=(0,))]
 
 
 @method("which prompts", "released code", of_rates=True)
-def spo(*, rho: Rho = 0.875, eps: Eps = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
+def spo(
+    *, rho: Rho = 0.875, eps: AboveZero = 0.05, offline: Offline = None, seed: int = 0
+) -> Policy:
     """SPO (arXiv 2509.13232): one each, drawn by sqrt(v(1-v)) + 0.05, v = alpha / (alpha + beta),
     alpha <- rho alpha + r.
 
@@ -51,7 +52,9 @@ def spo(*, rho: Rho = 0.875, eps: Eps = 0.05, offline: Offline = None, seed: int
 
 
 @method("which prompts", "paper's formulas", of_rates=True)
-def spo_pp(*, rho: Rho = 0.875, eps: Eps = 0.05, offline: Offline = None, seed: int = 0) -> Policy:
+def spo_pp(
+    *, rho: Rho = 0.875, eps: AboveZero = 0.05, offline: Offline = None, seed: int = 0
+) -> Policy:
     """SPO++ (arXiv 2608.24870): spo with alpha and beta fading by rho at every step, advantages
     whitened over tokens.
 

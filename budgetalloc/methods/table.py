@@ -5,7 +5,7 @@ import inspect
 import re
 from bisect import insort
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial, wraps
 from types import NoneType
 from typing import (
@@ -80,6 +80,8 @@ class Between(NamedTuple):
 
 Count = Annotated[int, Between(1)]
 Share = Annotated[float, Between(0, 1)]
+AboveZero = Annotated[float, Between(0, 1, without=(0,))]
+Inside = Annotated[float, Between(0, 1, without=(0, 1))]
 Positive = Annotated[float, Between(0, 1e12, without=(0,))]
 
 _SOURCE = re.compile(r"[^(]+ \(([^)]+)\): (.*)\.")
@@ -112,32 +114,22 @@ class Method:
     checked: Checked = "ours"
     starves: bool = False
     of_rates: bool = False
+    formula: str = field(init=False)
+    """The rule in one line."""
+    source: str = field(init=False)
+    """The paper that the rule is from, or "ours"."""
+    note: str = field(init=False)
+    """A remark for users, or ""."""
 
-    @property
-    def _paragraphs(self) -> list[str]:
-        function = getattr(self.build, "func", self.build)
-        text = inspect.getdoc(function) or ""
-        return [" ".join(part.split()) for part in text.split("\n\n")]
-
-    @property
-    def formula(self) -> str:
-        """The rule in one line."""
-        named = _SOURCE.fullmatch(self._paragraphs[0])
-        return named[2] if named else self._paragraphs[0].removesuffix(".")
-
-    @property
-    def source(self) -> str:
-        """The paper that the rule is from, or "ours"."""
-        named = _SOURCE.fullmatch(self._paragraphs[0])
-        return named[1] if named else "ours"
-
-    @property
-    def note(self) -> str:
-        """A remark for users, or ""."""
-        second = self._paragraphs[1]
-        if second.startswith(("Args:", ">>>")):
-            return ""
-        return second if self.source != "ours" else second.partition(". ")[0].rstrip(".") + "."
+    def __post_init__(self) -> None:
+        text = inspect.getdoc(getattr(self.build, "func", self.build)) or ""
+        rule, note = (" ".join(part.split()) for part in f"{text}\n\n".split("\n\n")[:2])
+        named = _SOURCE.fullmatch(rule)
+        source, formula = named.groups() if named else ("ours", rule.removesuffix("."))
+        if source == "ours":
+            note = note.partition(". ")[0].rstrip(".") + "."
+        note = "" if note.startswith(("Args:", ">>>")) else note
+        vars(self).update(formula=formula, source=source, note=note)
 
     def needs(self) -> dict[str, Any]:
         """The method's needs beyond plain GRPO: the entries of `Needs` that differ, and

@@ -67,7 +67,8 @@ def vip(
     """VIP (arXiv 2602.01601): minimise the sum of E[p(1-p)] / n.
 
     The belief replaces the paper's Gaussian process over prompt embeddings. The forms dr_grpo and
-    rloo are derived here. floor=0 draws a batch first, as in `gvm`.
+    rloo are the paper's (propositions 4.2 and 4.3); the default, neyman, is ours. floor=0 draws a
+    batch first, as in `gvm`.
 
     Args:
         form: sum of 1 / n ("neyman"), (n-1) / n^2 ("dr_grpo") or 1 / (n-1) ("rloo"). Counts are

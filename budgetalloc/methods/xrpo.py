@@ -10,13 +10,11 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.methods.table import Between, Count, method, policy
+from budgetalloc.methods.table import Between, Count, Inside, method, policy
 from budgetalloc.policies import Policy, Tally, View
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
-
-Inside = Annotated[float, Between(0, 1, without=(0, 1))]
 
 
 @lru_cache(maxsize=8)
@@ -56,8 +54,8 @@ def xrpo(
     """XRPO's planner (arXiv 2510.06672): after a base of 4, to the largest h(n) - h(n+1) + lambda
     sqrt(log(1+T) / n), h = t s / sqrt(n).
 
-    From transcriptions, which disagree on the bonus and T. lambda, base and rounds are our
-    defaults. In-context seeding is available as `on_all_fail`.
+    From transcriptions, which disagree on the bonus and T; the code, UIUC-MLSys/XRPO, was not
+    compared. lambda, base and rounds are our defaults. In-context seeding is available as `on_all_fail`.
 
     h is the half-width of Student's interval of a prompt's mean reward. Each rollout of a round
     goes to the highest priority, which then falls with n while s stays fixed.

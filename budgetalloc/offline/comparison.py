@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.ids import Id, factorize
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import Budget, rollouts_alone
 from budgetalloc.errors import (
     InputError,
@@ -22,28 +25,19 @@ from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.parallel import Workers, check_workers, in_parallel
 from budgetalloc.offline.replay import Replay
-from budgetalloc.offline.replay_metrics import ReplayMonitor
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.policies import Policy
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.training.policy_like import PolicyLike, policy_of
 
-__all__ = ["FIGURES", "Progress", "compare", "comparisons", "summarise"]
+__all__ = ["FIGURES", "Progress", "compare", "comparisons", "mixed_bounds", "summarise"]
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Progress = Callable[[int, int], None]
-FIGURES = (
-    "reward",
-    "mixed",
-    "mixed_rollouts",
-    "signal",
-    "drawn",
-    "modelled",
-    "at_least",
-    "at_most",
-)
+_SHARES = ("reward", "mixed_rollouts", "signal", "drawn", "modelled", "at_least", "at_most")
+FIGURES = ("reward", "mixed", *_SHARES[1:])
 """The figures that `compare` returns for each policy, with intervals and differences."""
 
 
@@ -90,10 +84,9 @@ def comparisons(
           (`Replay.variances`): 4 p (1-p) for rewards of 0 and 1. It is also defined for groups of
           one;
         - `at_least` and `at_most`: bounds of `mixed_rollouts` for any modelled rewards. For
-            `at_least`, a group is
-          mixed only if its logged rewards alone are unequal. For `at_most`, a group of two or more
-          is also mixed if one of its rewards was modelled. The bounds hold for *these* groups:
-          other rewards would also have led to other decisions later.
+          `at_least`, a group is mixed only if its logged rewards alone are unequal. For `at_most`,
+          a group of two or more is also mixed if one of its rewards was modelled. The bounds hold
+          for *these* groups: other rewards would also have led to other decisions later.
 
     Raises:
         InputError: no policy or seed, a seed twice, or more rollouts than the log has.
@@ -108,21 +101,14 @@ def comparisons(
     >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
     [(1, 3, 0.75, 1.0), (2, 3, 0.75, 1.0), (3, 3, 0.75, 1.0)]
     """
-    check_type(
-        "policies",
-        policies,
-        Mapping,
-        "a mapping from names to policies, such as {'uniform': ba.uniform()}",
-    )
+    what = "a mapping from names to policies, such as {'uniform': ba.uniform()}"
+    check_type("policies", policies, Mapping, what)
     replay = world if isinstance(world, Replay) else Replay(world)
-    seeds = [
-        check_seed(seed, "seeds")
-        for seed in check_list("seeds", seeds, "integers of at least 0, such as range(5)")
-    ]
+    seeds = check_list("seeds", seeds, "integers of at least 0, such as range(5)")
+    seeds = [check_seed(seed, "seeds") for seed in seeds]
     if progress is not None:
-        check_function(
-            "progress", progress, "of the number of runs that have ended and of all runs"
-        )
+        what = "of the number of runs that have ended and of all runs"
+        check_function("progress", progress, what)
     if not policies or not seeds or len(set(seeds)) < len(seeds):
         raise InputError(
             f"policies={list(policies)}, seeds={seeds}: give at least one policy and one seed, and "
@@ -134,17 +120,17 @@ def comparisons(
     if rollouts is None:
         raise InputError(
             f"budget={budget!r}: a log has neither token costs nor domains. Use "
-            "Budget(rollouts=...)."
+            "Budget(rollouts=...).",
+            argument="budget",
         )
-    steps = (
-        max(replay.rollouts // rollouts, 1) if steps is None else check_integer("steps", steps, 1)
-    )
-    if (steps - 1) * rollouts >= replay.rollouts:
+    if steps is None:
+        steps = max(replay.rollouts // rollouts, 1)
+    if (check_integer("steps", steps, 1) - 1) * rollouts >= replay.rollouts:
         raise InputError(
             f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts} "
-            "rollouts, and the log has "
-            f"{replay.rollouts}. Use at most steps={-(-replay.rollouts // rollouts)}, or a smaller "
-            "budget."
+            f"rollouts, and the log has {replay.rollouts}. Use at most "
+            f"steps={-(-replay.rollouts // rollouts)}, or a smaller budget.",
+            argument="steps",
         )
     if prompts is None:
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
@@ -160,7 +146,7 @@ def comparisons(
             policy = replace(policy, seed=seed)
         else:
             policy = policy_of(policy, f"policies[{name!r}]", seed=seed)
-        monitor = ReplayMonitor(log.again(seed))
+        monitor = _Monitor(log.again(seed))
         limit = _affordable(budget, policy, prompts, len(log.ids))
         run = simulate(policy, monitor, limit, steps, prompts=prompts)
         return [{"policy": name, "seed": seed, **step, **monitor.figures} for step in run]
@@ -186,8 +172,7 @@ def compare(
     workers: Workers = None,
     progress: Progress | None = None,
 ) -> "pd.DataFrame":
-    """Compares policies on a log: `summarise(comparisons(...))` as a `pandas.DataFrame`. Needs
-    pandas.
+    """Compares policies on a log: `summarise(comparisons(...))` as a `pandas.DataFrame`.
 
     Arguments as in `comparisons`. Differences are from the first policy. The table has a row for
     each policy, whose name is the index, and the columns of `summarise`.
@@ -206,19 +191,12 @@ def compare(
     at_most            0.75      0.81
     modelled           0.00      0.06
     """
-    # before the replays
-    pandas = imported("pandas", "compare", "logs", " Or use summarise(comparisons(...)).")
-    steps_seen = comparisons(
-        policies,
-        world,
-        budget,
-        steps=steps,
-        seeds=seeds,
-        prompts=prompts,
-        workers=workers,
+    pandas = imported("pandas", "compare", "logs")  # before the replays
+    run = comparisons(
+        policies, world, budget, steps=steps, seeds=seeds, prompts=prompts, workers=workers,
         progress=progress,
-    )
-    table: pd.DataFrame = pandas.DataFrame(summarise(steps_seen))
+    )  # fmt: skip
+    table: pd.DataFrame = pandas.DataFrame(summarise(run))
     return table.set_index("policy")
 
 
@@ -231,49 +209,93 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Returns:
         `policy`, `seeds` (their number), `steps`, and `rollouts` generated by one seed. For each x
-            of `FIGURES` (means
-        over the steps of what `comparisons` yields): `x`, `x_low`, `x_high`, and the differences
-            `x_diff`,
-        `x_diff_low`, `x_diff_high`.
+        of `FIGURES` (means over the steps of what `comparisons` yields, each step weighted by its
+        rollouts): `x`, `x_low`, `x_high`, and the differences `x_diff`, `x_diff_low`,
+        `x_diff_high`.
     """
-    totals: dict[str, dict[int, NDArray[np.float64]]] = {}
-    shares = [name for name in FIGURES if name != "mixed"]
-    for seen in steps:
-        sums = np.array(
-            [
-                1,
-                seen["generated"],
-                seen["mixed"],
-                *(seen["generated"] * seen[name] for name in shares),
-            ]
-        )
-        of_policy = totals.setdefault(seen["policy"], {})
-        of_policy[seen["seed"]] = of_policy.get(seen["seed"], np.zeros(len(sums))) + sums
+    pandas = imported("pandas", "compare", "logs")
+    seen = pandas.DataFrame(list(steps))
+    seen[list(_SHARES)] = seen[list(_SHARES)].mul(seen["generated"], axis=0)
+    runs = seen.groupby(["policy", "seed"], sort=False)
+    sums = runs[["generated", "mixed", *_SHARES]].sum().assign(steps=runs.size())
+    figures = sums[list(_SHARES)].div(sums["generated"], axis=0)
+    figures["mixed"] = sums["mixed"] / sums["steps"]
     rows: list[dict[str, Any]] = []
     base_SF = np.zeros(0)
-    for name, of_policy in totals.items():
-        total_ST = np.array(list(of_policy.values()))  # one row per seed
-        ended_S, generated_S, mixed_S = total_ST[:, :3].T
-        figures = {"mixed": mixed_S / ended_S}
-        figures |= {share: total_ST[:, 3 + at] / generated_S for at, share in enumerate(shares)}
-        value_SF = np.column_stack([figures[figure] for figure in FIGURES])
+    for name, of_policy in figures[list(FIGURES)].groupby(level="policy", sort=False):
+        value_SF = of_policy.to_numpy()
         base_SF = base_SF if rows else value_SF
-        row = {
-            "policy": name,
-            "seeds": len(total_ST),
-            "steps": int(ended_S[0]),
-            "rollouts": float(generated_S.mean()),
-        }
-        for at, figure in enumerate(FIGURES):
-            for suffix, value_S in (
-                ("", value_SF[:, at]),
-                ("_diff", value_SF[:, at] - base_SF[:, at]),
-            ):
-                low, high = interval(value_S)
+        own = sums.loc[name]
+        row = {"policy": name, "seeds": len(own), "steps": int(own["steps"].iloc[0])}
+        row["rollouts"] = float(own["generated"].mean())
+        for suffix, table_SF in (("", value_SF), ("_diff", value_SF - base_SF)):
+            for figure, value_S in zip(FIGURES, table_SF.T, strict=True):
                 column = figure + suffix
+                low, high = interval(value_S)
                 row |= {column: float(value_S.mean()), f"{column}_low": low, f"{column}_high": high}
         rows.append(row)
     return rows
+
+
+def mixed_bounds(
+    ids_R: Iterable[Id], rewards_R: FloatArray, modelled_R: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which groups of a step are mixed, and bounds over all possible modelled rewards.
+
+    Returns:
+        One entry per group, in order of first appearance: its rollouts; whether it is mixed;
+        whether it is mixed for any modelled rewards; and whether it is mixed for some.
+
+    >>> modelled_R = np.array([False, False, False, True, True, False, False])
+    >>> mixed_bounds(["a", "a", "b", "b", "c", "d", "d"], np.array([0, 1, 0, 1, 1, 0, 0.0]), modelled_R)
+    (array([2, 2, 1, 2]), array([ True,  True, False, False]), array([ True, False, False, False]),
+     array([ True,  True, False, False]))
+    """
+    _, group_R = factorize(list(ids_R))
+    size_G = np.bincount(group_R)
+    logged_R = ~modelled_R
+    mixed_G = mixed_groups(rewards_R, group_R, len(size_G))
+    at_least_G = mixed_groups(rewards_R[logged_R], group_R[logged_R], len(size_G))
+    modelled_G = np.bincount(group_R, weights=modelled_R, minlength=len(size_G)) > 0
+    return size_G, mixed_G, at_least_G, at_least_G | (modelled_G & (size_G > 1))
+
+
+class _Monitor:
+    """A `World` around a `Replay` that computes the figures of each step from the answers."""
+
+    def __init__(self, world: Replay) -> None:
+        self.world, self.ids = world, world.ids
+        # of the current step
+        self._rounds: list[tuple[list[Id], FloatArray, NDArray[np.bool_]]] = []
+        self.figures: dict[str, float] = {}
+
+    def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
+        ids = list(ids_R)
+        rewards_R = self.world.rollout(ids)
+        self._rounds.append((ids, rewards_R, self.world.modelled_R))
+        return rewards_R
+
+    def learn(self, advantages_R: ArrayLike) -> None:
+        ids, rewards, modelled = zip(*self._rounds, strict=True)
+        ids_R = [name for part in ids for name in part]
+        modelled_R = np.concatenate(modelled)
+        self._rounds.clear()
+        bounds = mixed_bounds(ids_R, np.concatenate(rewards), modelled_R)
+        size_G, mixed_G, at_least_G, at_most_G = bounds
+        share = float(modelled_R.mean())
+        self.figures = {
+            "generated": len(ids_R),
+            "signal": float(np.mean(4 * self.world.variances(ids_R))),
+            "drawn": 1.0 - share,
+            "modelled": share,
+            "mixed": int(mixed_G.sum()),
+            "at_least": float(size_G[at_least_G].sum() / len(ids_R)),
+            "at_most": float(size_G[at_most_G].sum() / len(ids_R)),
+        }
+        self.world.learn(advantages_R)
+
+    def success(self) -> float:
+        return self.world.success()
 
 
 def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:
@@ -285,9 +307,7 @@ def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -
     rollouts = max(int(budget.rollouts or 0) // generate // budget.quantum, 1) * budget.quantum
     bounds = Bounds.resolve(policy.needs)
     budget = bounds.filled(budget)
-    if (
-        budget.fewest
-        and bounds.on_offer(prompts, pool) * budget.smallest_group > rollouts * generate
-    ):
+    needed = bounds.on_offer(prompts, pool) * budget.smallest_group
+    if budget.fewest and needed > rollouts * generate:
         return replace(budget, rollouts=rollouts, floor=0, min_group=budget.smallest_group)
     return replace(budget, rollouts=rollouts)

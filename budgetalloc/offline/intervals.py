@@ -1,4 +1,5 @@
-"""Confidence intervals of means over a few independent runs, by Student's t."""
+"""Confidence intervals over a few independent runs, by Student's t, and what a run spends until its
+curve reaches a level."""
 
 from collections.abc import Sequence
 
@@ -7,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.errors import InputError, check_array, check_list, check_number
 
-__all__ = ["interval", "stratified_interval"]
+__all__ = ["interval", "reached", "share_reached", "stratified_interval"]
 
 
 def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
@@ -23,8 +24,7 @@ def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
 
     Returns:
         The lower and the upper end; NaN for fewer than two seeds, which say nothing about their
-            spread, and where a
-        number is not finite.
+        spread, and where a number is not finite.
 
     Raises:
         InputError: `values_S` is not a list of numbers, or `level` is not between 0 and 1.
@@ -49,7 +49,7 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
 
     Returns:
         The lower and the upper end; NaN if a sample has fewer than two numbers, or one that is not
-            finite.
+        finite.
 
     Raises:
         InputError: `samples` is empty or not a list of lists of numbers, or `level` is not between
@@ -59,10 +59,8 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
     [-0.542, 5.542]
     """
     check_number("level", level, 0, 1, without=(0, 1))
-    arrays = [
-        _sample("samples", sample)
-        for sample in check_list("samples", samples, "lists of numbers, one per seed")
-    ]
+    listed = check_list("samples", samples, "lists of numbers, one per seed")
+    arrays = [_sample("samples", sample) for sample in listed]
     if not arrays:
         raise InputError(f"samples={samples!r}: give at least one list of numbers.")
     if min(len(values) for values in arrays) < 2:
@@ -76,12 +74,8 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
             return mean, mean
         share_K = (error_K / largest) ** 2  # of the variance, up to a factor that cancels
         freedom = share_K.sum() ** 2 / (share_K**2 / [len(values) - 1 for values in arrays]).sum()
-        half = (
-            float(stdtrit(freedom, (1 + level) / 2))
-            * largest
-            * float(share_K.sum()) ** 0.5
-            / len(arrays)
-        )
+        spread = largest * float(share_K.sum()) ** 0.5 / len(arrays)
+        half = float(stdtrit(freedom, (1 + level) / 2)) * spread
     return mean - half, mean + half
 
 
@@ -90,3 +84,72 @@ def _sample(name: str, values_S: ArrayLike) -> NDArray[np.float64]:
     if values.ndim != 1:
         raise InputError(f"{name} has shape {values.shape}: give one value per seed.")
     return values
+
+
+def reached(spent_G: ArrayLike, level_G: ArrayLike, goal: float) -> float:
+    """What is spent when a curve first reaches a goal, on straight lines between its points.
+
+    Args:
+        spent_G: What was spent up to each point, ascending, such as rollouts, tokens or seconds.
+        level_G: The curve at each point, such as held-out success.
+        goal: The level to reach.
+
+    Returns:
+        In the unit of `spent_G`; infinite if the curve never reaches the goal.
+
+    Raises:
+        InputError: The curve has no point, the lengths differ, or `goal` is not a number.
+
+    >>> reached([0, 100, 200], [0.25, 0.75, 0.5], 0.5), reached([0, 100], [0.25, 0.4], 0.5)
+    (50.0, inf)
+    """
+    spent = check_array("spent_G", spent_G, "one number per point")
+    level = check_array("level_G", level_G, "one number per point")
+    if spent.ndim != 1 or spent.shape != level.shape or not spent.size:
+        shapes = f"{spent.shape} and {level.shape}"
+        raise InputError(f"spent_G and level_G have shapes {shapes}: give one number per point.")
+    above = np.flatnonzero(level >= check_number("goal", goal, -np.inf, np.inf))
+    if not above.size:
+        return float("inf")
+    line = slice(max(int(above[0]) - 1, 0), int(above[0]) + 1)
+    return float(np.interp(goal, level[line], spent[line]))
+
+
+def share_reached(
+    own_SG: ArrayLike, base_SG: ArrayLike, spent_G: ArrayLike, whole: float
+) -> tuple[float, float, float]:
+    """The share of the base's spending after which a policy's mean curve reaches the end of the
+    base's mean curve.
+
+    The interval has every share at which the 95 % interval by Student's t of the gap between the
+    policy's curve and the base's end includes 0, paired by seed.
+
+    Args:
+        own_SG: The policy's curves, a row for each seed.
+        base_SG: The base's, with the same seeds in the same order.
+        spent_G: What the policy spent up to each point, ascending.
+        whole: What the base spent in all.
+
+    Returns:
+        The share, and the ends of its interval. Infinite: not within the policy's run. With one
+        seed, NaN for the ends.
+
+    Raises:
+        InputError: The curves have other shapes than these, or `whole` is not a positive number.
+
+    >>> own, base = [[0.4, 0.9, 1.0], [0.6, 1.1, 1.2]], [[0.5, 0.5, 0.74], [0.5, 0.5, 0.96]]
+    >>> [round(share, 3) for share in share_reached(own, base, [0, 100, 200], whole=200)]
+    [0.35, 0.223, 0.477]
+    """
+    own = check_array("own_SG", own_SG, "a row per seed")
+    base = check_array("base_SG", base_SG, "a row per seed")
+    if own.ndim != 2 or base.ndim != 2 or len(own) != len(base) or not base.size:
+        shapes = f"{own.shape} and {base.shape}"
+        raise InputError(f"own_SG and base_SG have shapes {shapes}: give a row for each seed.")
+    check_number("whole", whole, 0, np.inf, without=(0, np.inf))
+    gap_SG = own - base[:, -1:]
+    low_G, high_G = np.array([interval(gap_S) for gap_S in gap_SG.T]).T
+    share = reached(spent_G, gap_SG.mean(axis=0), 0.0) / whole
+    if len(own) == 1:
+        return share, float("nan"), float("nan")
+    return share, reached(spent_G, high_G, 0.0) / whole, reached(spent_G, low_G, 0.0) / whole

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
 
-from budgetalloc.errors import InputError, check_integer, imported, shown
+from budgetalloc.errors import InputError, imported, shown
 
 __all__ = ["Result", "Workers", "check_workers", "in_parallel"]
 
@@ -22,15 +22,13 @@ def check_workers(workers: Any) -> Workers:
     if isinstance(workers, str) and workers == "ray":
         imported("ray", "workers='ray'", "ray", " Or give a number of processes.")
         return "ray"
-    try:
-        processes = check_integer("workers", workers, 1)
-    except InputError as error:
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise InputError(
-            f"workers={shown(workers)}: use an integer of at least 1, or 'ray'."
-        ) from error
-    if processes > 1:
-        imported("joblib", f"workers={processes}", "logs", " Or give workers=1.")
-    return processes
+            f"workers={shown(workers)}: use an integer of at least 1, or 'ray'.", argument="workers"
+        )
+    if workers > 1:
+        imported("joblib", f"workers={workers}", "logs", " Or give workers=1.")
+    return workers
 
 
 def in_parallel(
@@ -61,34 +59,28 @@ def in_parallel(
     Raises:
         InputError: `workers` is neither a positive integer nor "ray". An exception of a run is
             raised here.
-        UnsupportedError: "ray", and Ray is not installed; several processes, and joblib is not
-            installed.
+        UnsupportedError: Ray, or for several processes joblib, is not installed.
 
     >>> list(in_parallel(pow, 3, 4, workers=2))  # pow(3, 0) to pow(3, 3)
     [1, 3, 9, 27]
     """
     workers = check_workers(workers)
     if workers is None:
-        workers = (
-            imported("joblib", "several processes", "logs").cpu_count()
-            if find_spec("joblib")
-            else 1
-        )
+        joblib = imported("joblib", "several processes", "logs") if find_spec("joblib") else None
+        workers = joblib.cpu_count() if joblib else 1
     if runs == 0 or workers == 1:
         yield from (run(given, at) for at in range(runs))
         return
     if workers == "ray":
         yield from _on_ray(run, given, runs, ordered)
         return
-    import joblib
-
+    joblib = imported("joblib", f"workers={workers}", "logs", " Or give workers=1.")
     todo = (joblib.delayed(run)(given, at) for at in range(runs))
-    yielded_as = "generator" if ordered else "generator_unordered"
-    processes = min(workers, runs)
     # All are dispatched at once: joblib can deadlock when two callers dispatch from threads.
     pool = joblib.Parallel(
-        processes, "loky", return_as=yielded_as, batch_size=1, pre_dispatch="all"
-    )
+        min(workers, runs), "loky", batch_size=1, pre_dispatch="all",
+        return_as="generator" if ordered else "generator_unordered",
+    )  # fmt: skip
     results = pool(todo)
     try:
         for result in results:  # noqa: UP028  (`yield from` would close the results before warnings are ignored)

@@ -19,7 +19,7 @@ __all__ = ["Replay"]
 _Ints = NDArray[np.int64]
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
-_PRIOR = 0.5  # Jeffreys' prior of the model; benchmarks/learning/replay.py compares it with others
+_PRIOR = 0.5  # Jeffreys' prior of the model
 
 
 class Replay:
@@ -87,25 +87,21 @@ class Replay:
             at = int(np.argmax(outside_R))
             raise InputError(
                 f"ledger: row {at} has the success {rewards_R[at]:g}, outside [0, 1]. Give the "
-                "ledger the range of its "
-                "rewards, as Ledger.read(..., reward_range=(lowest, highest))."
+                "ledger the range of its rewards, as Ledger.read(..., reward_range=(lowest, "
+                "highest))."
             )
         every, prompt_R = factorize(check_ids(ledger.frame["prompt"].tolist(), "ledger.prompt"))
         answers_P = np.bincount(prompt_R[~np.isnan(rewards_R)], minlength=len(every)) > 0
         if not answers_P.any():
             raise InputError(
                 f"ledger has {len(rewards_R)} rows and none with a reward. Use a Ledger of a run "
-                "that scored its "
-                "rollouts."
+                "that scored its rollouts."
             )
-        self.ids: list[Id] = [
-            x for x, answers in zip(every, answers_P.tolist(), strict=True) if answers
-        ]
+        self.ids: list[Id] = [every[at] for at in np.flatnonzero(answers_P)]
         self._place = {x: at for at, x in enumerate(self.ids)}
         rows_R = np.flatnonzero(answers_P[prompt_R])
         prompt_R = (np.cumsum(answers_P) - 1)[prompt_R[rows_R]]
-        # By prompt, then visit, then reward: the replay does not depend on the order of a visit's
-        # rows.
+        # By prompt, visit and reward: the replay does not depend on the order of a visit's rows.
         step_R, rewards_R = ledger.frame["step"].to_numpy()[rows_R], rewards_R[rows_R]
         order = np.lexsort((rewards_R, step_R, prompt_R))
         prompt_R, step_R, rewards_R = prompt_R[order], step_R[order], rewards_R[order]
@@ -163,14 +159,7 @@ class Replay:
 
     @sweep.setter
     def sweep(self, sweep: int) -> None:
-        if (
-            isinstance(sweep, bool)
-            or not isinstance(sweep, (int, np.integer))
-            or not 0 <= sweep < self.sweeps
-        ):
-            raise InputError(
-                f"sweep={sweep!r}: the log has sweeps 0 to {self.sweeps - 1}, use one of them."
-            )
+        check_integer("sweep", sweep, 0, self.sweeps - 1)
         # rollouts answered, as `learn` counts them
         self._clock = int(self._ends_V[sweep - 1]) if sweep else 0
         self._open(int(sweep))
@@ -182,9 +171,8 @@ class Replay:
         if self._sweep >= self.sweeps:
             raise InputError(
                 f"The log has ended: {self._clock} rollouts were answered in its {self.sweeps} "
-                "sweeps of "
-                f"{self._ends_V[-1]} rollouts. Use fewer steps, or set world.sweep = 0 to begin "
-                "again."
+                f"sweeps of {self._ends_V[-1]} rollouts. Use fewer steps, or set world.sweep = 0 "
+                "to begin again."
             )
         order = np.argsort(at_R, kind="stable")
         at_P, rollouts_P = np.unique(at_R, return_counts=True)
@@ -225,8 +213,8 @@ class Replay:
         Raises:
             InputError: an unknown id, or a negative number of visits.
         """
-        for name, value in (("back", back), ("ahead", ahead)):
-            check_integer(name, value, 0)
+        check_integer("back", back, 0)
+        check_integer("ahead", ahead, 0)
         low_P, high_P = self._near(self._find(ids_P, "ids_P"), back, ahead)
         # sums are off by rounding
         return np.clip(_mean(self._passed_G1, self._scored_G1, low_P, high_P), 0.0, 1.0)
@@ -235,9 +223,8 @@ class Replay:
         """The variance of each prompt's rewards over its visits v-2 to v+2, shape (P,): p (1-p) for
         0/1 rewards."""
         low_P, high_P = self._near(self._find(ids_P, "ids_P"), _NEAR, _NEAR)
-        squares_P, mean_P = (
-            _mean(x, self._scored_G1, low_P, high_P) for x in (self._squares_G1, self._passed_G1)
-        )
+        squares_P = _mean(self._squares_G1, self._scored_G1, low_P, high_P)
+        mean_P = _mean(self._passed_G1, self._scored_G1, low_P, high_P)
         return np.maximum(squares_P - mean_P**2, 0.0)
 
     def success(self) -> float:
@@ -257,24 +244,19 @@ class Replay:
         low_P, high_P = self._near(new_P, _NEAR, _NEAR)
         passed_P = self._passed_G1[high_P] - self._passed_G1[low_P]
         first_P, end_P = self._scored_G1[low_P], self._scored_G1[high_P]
-        for at, passed, first, end in zip(
-            *(x.tolist() for x in (new_P, passed_P, first_P, end_P)), strict=True
-        ):
+        columns = (x.tolist() for x in (new_P, passed_P, first_P, end_P))
+        for at, passed, first, end in zip(*columns, strict=True):
             rng = np.random.default_rng([self.seed, stable_key(self.ids[at]), self._sweep])
             visit = self._first_P[at] + self._sweep
-            ends = (
-                self._scored_G1[visit : visit + 2] if self._sweep < self._visits_P[at] else (0, 0)
-            )
+            here = self._sweep < self._visits_P[at]
+            ends = self._scored_G1[visit : visit + 2] if here else (0, 0)
             # in a task of Ray, the world's arrays are read-only
             logged = self._rewards[slice(*ends)].copy()
             rng.shuffle(logged)
-            near = self._rewards[first:end]
-            failed = max(end - first - passed, 0.0)
-            self._left[at] = (
-                logged,
-                rng,
-                near if self._graded else float(rng.beta(_PRIOR + passed, _PRIOR + failed)),
-            )
+            model: FloatArray | float = self._rewards[first:end]
+            if not self._graded:
+                model = float(rng.beta(_PRIOR + passed, _PRIOR + max(end - first - passed, 0.0)))
+            self._left[at] = logged, rng, model
 
     def _answer(self, at: int, rollouts: int) -> tuple[FloatArray, int]:
         """The next rewards of one prompt, and how many of them, the first ones, are logged."""
@@ -305,9 +287,7 @@ class Replay:
         at = np.array([self._place.get(x, -1) for x in listed], dtype=np.int64)
         if (at < 0).any():
             wrong = listed[int(np.argmax(at < 0))]
-            raise InputError(
-                f"{name}: {wrong!r} has no reward in this log. Use prompts of world.ids."
-            )
+            raise InputError(f"{name}: {wrong!r} has no reward in this log: use world.ids.")
         return at
 
 

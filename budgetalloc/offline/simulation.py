@@ -18,7 +18,6 @@ from budgetalloc.errors import InputError, check_function, check_integer, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.session import Session
 
@@ -69,12 +68,9 @@ def simulate(
 
     Yields:
         `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this
-            step alone: `reward`
-        (mean), `prompts` that got rollouts, `rounds`, `mixed_groups` and `mixed_rollouts`, the
-            shares of groups and of
-        rollouts whose group has unequal rewards. With domains also the metrics of the session whose
-            names begin with
-        `share/` or `mixture/`.
+        step alone: `reward` (mean), `prompts` that got rollouts, `rounds`, `mixed_groups` and
+        `mixed_rollouts`, the shares of groups and of rollouts whose group has unequal rewards. With
+        domains also the metrics of the session whose names begin with `share/` or `mixture/`.
 
     Raises:
         InputError: an option out of range, a budget in tokens, or a policy that requests no
@@ -88,39 +84,29 @@ def simulate(
     True
     """
     policy = policy_of(policy)
-    if isinstance(world, type) or not all(
-        hasattr(world, name) for name in ("ids", "rollout", "learn", "success")
-    ):
+    parts = ("ids", "rollout", "learn", "success")
+    if isinstance(world, type) or not all(hasattr(world, name) for name in parts):
         raise InputError(
             f"world={shown(world)}: give a world, such as ba.Learner() or ba.Replay(ledger)."
         )
     if reward is not None:
         check_function("reward", reward, "from the successes of rollouts to their rewards")
-    given: dict[str, Any] = {
-        "candidates": candidates,
-        "baseline": baseline,
-        "scale": scale,
-        "weight": weight,
-    }
     names = ["reward"] if reward is None else ["reward", "success"]
-    given |= {"reward_range": (0.0, 1.0)} if reward is None else {"success": "success"}
-    given |= {"domain": domain, "quotas": quotas, "mixture": mixture}
-    session = Session(policy, names, quiet=True, trainer_scale="group", **given)
+    given: dict[str, Any] = {"success": "success"} if reward else {"reward_range": (0.0, 1.0)}
+    session = Session(
+        policy, names, quiet=True, trainer_scale="group", candidates=candidates,
+        baseline=baseline, scale=scale, weight=weight, domain=domain, quotas=quotas,
+        mixture=mixture, **given,
+    )  # fmt: skip
     options = session.options
     if domain is not None and (set(domain) != set(world.ids) or isinstance(budget, Budget)):
         raise InputError(
             f"domain={shown(domain)} with budget={budget!r}: give the domain of each of the "
-            f"{len(world.ids)} prompts "
-            "of the world and no others, and the budget as a number of rollouts."
+            f"{len(world.ids)} prompts of the world and no others, and the budget as a number of "
+            "rollouts."
         )
     check_integer("steps", steps, 1)
-    try:
-        check_integer("prompts", prompts, 1, len(world.ids))
-    except InputError as error:
-        have = len(world.ids)
-        raise InputError(
-            f"prompts={shown(prompts)}: the world has {have} prompts, use 1 to {have}."
-        ) from error
+    check_integer("prompts", prompts, 1, len(world.ids))
     rows, limit = _limit(budget, options.bounds, prompts, len(world.ids), options.generate)
     pool, loader = Pool(world.ids), _loader(world.ids, prompts, policy.seed)
     rollouts = 0
@@ -135,9 +121,8 @@ def simulate(
             success_R = world.rollout(ids_R)
             scores_RF = success_R
             if reward is not None:
-                rewards_R = as_rewards(
-                    reward(success_R.copy()), len(success_R), "reward(success_R)"
-                )
+                paid = reward(success_R.copy())
+                rewards_R = as_rewards(paid, len(success_R), "reward(success_R)")
                 scores_RF = np.stack([rewards_R, success_R], axis=1)
             # a world has no tokens: all have equal length
             session.observe(ids_R, scores_RF, np.ones(len(ids_R)))
@@ -153,18 +138,23 @@ def simulate(
         if len(kept_R) < len(batch):
             # A row counts as often as it is kept. A trainer takes the mean over kept rows, the
             # world over all rows.
-            advantages_R = (
-                advantages_R * np.bincount(kept_R, minlength=len(batch)) * len(batch) / len(kept_R)
-            )
+            times_R = np.bincount(kept_R, minlength=len(batch))
+            advantages_R = advantages_R * times_R * len(batch) / len(kept_R)
         world.learn(advantages_R)
         rollouts += len(batch)
+        size_G = batch.counts_G
+        mixed_G = mixed_groups(batch.rewards_R, batch.group_R, len(size_G))
+        shares = ("share/", "mixture/")
         yield {
             "step": at,
             "rollouts": rollouts,
             "success": world.success(),
-            **_figures(batch, rounds),
-        } | {
-            name: x for name, x in ended.metrics.items() if name.startswith(("share/", "mixture/"))
+            "reward": float(batch.rewards_R.mean()),
+            "prompts": len(size_G),
+            "rounds": rounds,
+            "mixed_groups": float(mixed_G.mean()),
+            "mixed_rollouts": float(size_G[mixed_G].sum() / size_G.sum()),
+            **{name: x for name, x in ended.metrics.items() if name.startswith(shares)},
         }
 
 
@@ -191,15 +181,3 @@ def _loader(ids: list[Id], prompts: int, seed: int) -> Iterator[list[Id]]:
         order = rng.permutation(len(ids))
         for start in range(0, len(ids) - prompts + 1, prompts):
             yield [ids[k] for k in order[start : start + prompts].tolist()]
-
-
-def _figures(batch: Rollouts, rounds: int) -> dict[str, Any]:
-    size_G = batch.counts_G
-    mixed_G = mixed_groups(batch.rewards_R, batch.group_R, len(size_G))
-    return {
-        "reward": float(batch.rewards_R.mean()),
-        "prompts": len(size_G),
-        "rounds": rounds,
-        "mixed_groups": float(mixed_G.mean()),
-        "mixed_rollouts": float(size_G[mixed_G].sum() / size_G.sum()),
-    }

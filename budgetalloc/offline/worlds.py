@@ -14,6 +14,7 @@ from budgetalloc.errors import (
     check_array,
     check_integer,
     check_list,
+    check_number,
     check_seed,
     check_type,
     is_number,
@@ -89,39 +90,23 @@ class Task:
     strategies: int = 8
 
     def __post_init__(self) -> None:
-        if not check_list("Task(skills=...)", self.skills, "(right, wrong, shown) for each skill"):
-            raise InputError(
-                "Task(skills=()): nothing can be learned. Give (right, wrong, shown) for each "
-                "skill."
-            )
+        if not check_list("skills", self.skills, "(right, wrong, shown) for each skill"):
+            raise InputError("skills=(): nothing can be learned. Give (right, wrong, shown) each.")
         check_integer("strategies", self.strategies, 4, 10**3)
         for at, skill in enumerate(self.skills):
             if not _is_skill(skill, self.strategies):
                 raise InputError(
-                    f"Task(skills[{at}]={shown(skill)}): give different strategies from 0 to "
-                    f"{self.strategies - 1} and "
-                    "a probability between 0 and 1, such as (0, 3, 0.25) or (0, (1, 2, 3), 0.25)."
+                    f"skills[{at}]={shown(skill)}: give different strategies from 0 to "
+                    f"{self.strategies - 1} and a probability between 0 and 1, such as "
+                    "(0, 3, 0.25) or (0, (1, 2, 3), 0.25)."
                 )
         for name in ("per_skill", "held_out", "dims"):
             check_integer(name, getattr(self, name), 1, 10**5)
-        bounds = {
-            "own": (1e-6, 1),
-            "noise": (0, 1),
-            "other": (1e-12, 0.99),
-            "doubt": (0, 9),
-            "offset": (0, 9),
-        }
-        for name, (low, high) in bounds.items():
-            if not (is_number(getattr(self, name)) and low <= getattr(self, name) <= high):
-                raise InputError(
-                    f"Task({name}={shown(getattr(self, name))}): use a number from {low:g} to "
-                    f"{high:g}."
-                )
-        coins = check_list("Task(coins=...)", self.coins, "a probability for each trap")
-        if not all(is_number(coin) and 0 <= coin <= 1 for coin in coins):
-            raise InputError(
-                f"Task(coins={shown(self.coins)}): each is a probability, from 0 to 1."
-            )
+        bounds = {"own": (1e-6, 1), "noise": (0, 1), "other": (1e-12, 0.99)}
+        for name, (low, high) in {**bounds, "doubt": (0, 9), "offset": (0, 9)}.items():
+            check_number(name, getattr(self, name), low, high)
+        for coin in check_list("coins", self.coins, "a probability for each trap"):
+            check_number("coins", coin, 0, 1)
 
 
 def _is_skill(skill: Any, strategies: int) -> bool:
@@ -133,11 +118,8 @@ def _is_skill(skill: Any, strategies: int) -> bool:
     chosen = (right, *_all_of(wrong))
     if not all(is_number(x) for x in (*chosen, chance)):
         return False
-    return (
-        all(x in range(strategies) for x in chosen)
-        and 1 < len(chosen) == len(set(chosen))
-        and 0 < chance < 1
-    )
+    apart = 1 < len(chosen) == len(set(chosen)) and all(x in range(strategies) for x in chosen)
+    return apart and 0 < chance < 1
 
 
 def _all_of(wrong: Any) -> list[Any]:
@@ -196,15 +178,13 @@ class Learner:
 
     def __init__(self, task: Task = U_SHAPE, *, rate: float = 3e-4, seed: int = 0) -> None:
         check_type("task", task, Task, "a Task, such as budgetalloc.offline.worlds.U_SHAPE")
-        if not (is_number(rate) and rate > 0):
-            raise InputError(f"rate={shown(rate)}: use a positive number, such as 3e-4.")
+        check_number("rate", rate, 0, np.inf, without=(0,))
         check_seed(seed)
         self.task, self.rate = task, rate
         self._rng = np.random.default_rng([seed, 0])
         build = np.random.default_rng([seed, 1])
-        traps = tuple(
-            (k % task.strategies, (k + 3) % task.strategies, 0.5) for k in range(len(task.coins))
-        )
+        n = task.strategies
+        traps = tuple((k % n, (k + 3) % n, 0.5) for k in range(len(task.coins)))
         right, wrong, start = zip(*task.skills, *traps, strict=True)
         self._right_S = np.array(right)
         self._coin_S = np.array([np.nan] * len(task.skills) + list(task.coins))
@@ -281,8 +261,7 @@ class Learner:
         if advantages.shape != (rows,) or not rows or not np.isfinite(advantages).all():
             raise InputError(
                 f"advantages_R has shape {advantages.shape} for {rows} rollouts since the last "
-                "update: roll out first, "
-                "and give a finite number for each."
+                "update: roll out first, and give a finite number for each."
             )
         at_R, strategy_R = (np.concatenate(column) for column in zip(*self._rows, strict=True))
         prompt_P, group_R = np.unique(at_R, return_inverse=True)
@@ -298,11 +277,8 @@ class Learner:
         """Mean probability of the right strategy over held-out prompts, traps left out; exact, in
         [0, 1]."""
         held = self._held_out
-        return float(
-            self._probabilities(held)[
-                np.arange(len(held.skill_P)), self._right_S[held.skill_P]
-            ].mean()
-        )
+        right_P = np.arange(len(held.skill_P)), self._right_S[held.skill_P]
+        return float(self._probabilities(held)[right_P].mean())
 
     def rates(self, ids_P: Iterable[Any]) -> FloatArray:
         """The true rates: each prompt's current probability of reward 1, shape (P,)."""
@@ -329,10 +305,7 @@ class Learner:
         ids = check_ids(ids_R, name)
         wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(self.ids)), None)
         if wrong is not None:
-            raise InputError(
-                f"The id {wrong!r} is not a prompt of this world: use 0 to {len(self.ids) - 1} "
-                "(world.ids)."
-            )
+            raise InputError(f"{name}: {wrong!r} is not a prompt of this world: use world.ids.")
         return np.array(ids, dtype=np.int64)
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.estimator import BetaEstimator, Estimator
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.posterior import Belief, FloatArray
@@ -69,18 +68,13 @@ def sampled(
     are. At known rates, power (1, 2) and scaled advantages the weight is sqrt(1-p).
 
     The posterior baseline allows groups of one: a step can cover as many prompts as it has
-    rollouts. Evidence is discounted at every step rather than at a visit, because a visit may be a
-    single rollout. The belief about a prompt without visits returns to the prior, and the prompt is
-    drawn again.
+    rollouts. Evidence is discounted at every step, because a visit may be a single rollout. The
+    belief about a prompt without visits returns to the prior, and the prompt is drawn again.
 
-    If rollouts have costs, weights are divided by the square root of the cost of a rollout, and
-    prompts that are long relative to their answers get groups (`least_groups`). Under quotas the
-    rollouts are first divided between the domains in proportion to their total weights, within the
-    quotas, and then drawn in each domain.
-
-    Of a pool of more than 131,072 prompts, and more than 128 for each rollout, a step sees about so
-    many, drawn anew at each step, with the chances of a draw from the whole pool. Under quotas or a
-    limit of tokens it sees all.
+    If rollouts have costs, weights are divided by the root of the cost of a rollout, and prompts
+    that are long relative to their answers get groups (`least_groups`). Under quotas the rollouts
+    are first divided between the domains in proportion to their total weights. Of a very large pool
+    a step sees a part, drawn anew at each step (`Needs.seen_of`).
 
     Args:
         power: i and j, integers from 0 to 16.
@@ -88,9 +82,8 @@ def sampled(
         prior, discount, idle: As in `BetaEstimator`.
         groups: An integer from 0 to 4. Above 0, a prompt with a vague belief (a mass below 1.6
             rollouts) gets either nothing or a group: the larger the less is known (`first_groups`),
-            and at least `groups`. Advantages are then divided by the expected deviation of the
-            prompt (scale "group"). With 0, all prompts may get single rollouts, and advantages are
-            divided by their root mean square (scale "rms").
+            and at least `groups`. Advantages then have scale "group". With 0, all prompts may get
+            single rollouts, and advantages have scale "rms".
         estimator: Keeps the beliefs, such as a `TrackingEstimator`, in place of a `BetaEstimator`
             of prior, discount and idle.
         unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p
@@ -99,10 +92,6 @@ def sampled(
         explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It also
             reaches prompts whose weight is near 0.
         seed: Seeds the draws.
-
-    Raises:
-        InputError: an argument out of range; `estimator` together with one of the arguments that it
-            replaces.
 
     >>> from budgetalloc import Budget
     >>> policy = sampled(seed=0)
@@ -212,9 +201,8 @@ def first_groups(
     returns.
 
     A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts)
-    of the evidence is left. A single rollout can then be compared with what the first visit has
-    shown. If less than a quarter is left, each prompt is visited about once, and its first group is
-    all that it is compared with.
+    of the evidence is left. If that is less than a quarter, each prompt is visited about once, and
+    its first group is all that it is compared with.
 
     Args:
         mass_P: The mass alpha + beta of each belief, shape (P,). From 1.6 on a prompt gets single
@@ -227,10 +215,9 @@ def first_groups(
     array([4, 2, 1, 1])
     """
     left = max(idle ** (prompts / rollouts), 0.25)
-    groups_P = np.empty(len(mass_P), dtype=np.int64)
-    for block in blocks(len(mass_P)):
-        lacking_B = _ENOUGH - mass_P[block]
-        groups_P[block] = np.clip(np.rint(lacking_B / left), np.where(lacking_B > 0, least, 1), 4)
+    groups_P = np.ones(len(mass_P), dtype=np.int64)
+    vague = np.flatnonzero(mass_P < _ENOUGH)
+    groups_P[vague] = np.clip(np.rint((_ENOUGH - mass_P[vague]) / left), least, 4)
     return groups_P
 
 
@@ -248,13 +235,11 @@ def adaptive(
     Args:
         features: Features of the prompts, by which they share what is learned. The beliefs are then
             those of a `TrackingEstimator`, and half of the rollouts are drawn in proportion to 1 -
-            p (`unsolved` of `sampled`). A prompt whose success its features predict well gets
-            single rollouts from the start.
+            p (`unsolved` of `sampled`).
         explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
         rounds: Generations of a step. With 3, groups start with 2 rollouts at most, and double
-            twice while all fail (`growing`), because the outcomes of this step say more about a
-            prompt than beliefs that are several steps old. A step then waits for the longest
-            rollout of each round.
+            twice while all fail (`growing`). A step then waits for the longest rollout of each
+            round.
         seed: Seeds the draws.
 
     >>> adaptive()

@@ -330,7 +330,8 @@ def batch_advantages(
     own = by_beliefs(rollouts) if baseline == "posterior" else by_rule(rollouts)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R
     trained_R = ~np.isnan(expected_R)
-    weight_R = group_advantages(np.ones(rows), ids_R, np.zeros(rows), "none", weight)
+    groups = max(len(rollouts.counts_G), 1)
+    weight_R = np.ones(rows) if weight == "rollout" else rows / groups / rollouts.counts_R
     weight_R = np.where(trained_R, weight_R, 0.0)
     if own.rule_R is None:
         # the deviation, but for a factor
@@ -362,9 +363,8 @@ def _excess(
     """What to divide by: the part of the ratio between the root mean square of advantages and
     GRPO's that lies outside 1 / 1.3 to 1.3.
 
-    Under the other scales it is that of each rollout's other prompts, and the gradient stays
-    unbiased. Scale "group" has one ratio for the step: a rare success would otherwise have a larger
-    factor than the failures.
+    It is that of each rollout's other prompts. Scale "group" has one ratio for the step: a rare
+    success would otherwise have a larger factor than the failures.
     """
     rollouts, compared, trained_R = own.rollouts, own.compared, times_R > 0
     total = np.sum if scale == "group" else own.of_others

@@ -69,9 +69,8 @@ def knapsack(
 ) -> Policy:
     """Spends the budget where the value expected under the belief is largest.
 
-    Use `knapsack` to move rollouts between the prompts of a batch, and `thompson` over a pool. The
-    rule does not explore: over a pool much larger than the budget it keeps choosing prompts that it
-    has seen, and is worse than `uniform` in real training.
+    Use `knapsack` to move rollouts between the prompts of a batch, and `thompson` over a pool: the
+    rule does not explore, and over a large pool keeps choosing prompts that it has seen.
 
     Args:
         value: The value of n rollouts of a prompt, such as `mixed_group`.
@@ -139,11 +138,8 @@ def thompson(
 
 
 def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> IntArray:
-    """Counts of largest total value, from a table of values only as wide as the solution needs.
-
-    For concave values, counts below the width of the table are optimal without the limit too. The
-    table therefore doubles until all counts are below its width.
-    """
+    """Counts of largest total value. The table of values doubles until all counts are below its
+    width: for concave values they are then optimal without the limit too."""
     budget = view.budget
     large = len(belief) * budget.counts > _EXACT_CELLS
     solve = solver or greedy

@@ -46,11 +46,10 @@ class Needs:
         generate: Rollouts that a step may generate per rollout that it trains on.
         min_group: Smallest non-empty group; 1 if the baseline does not need groups.
         costs: Whether the decision weighs the cost of rollouts (`View.costs_P`).
-        by_group: Whether a decision in rounds may be resumed when some groups have ended and others
-            have not (`Tally.running_P`). What it requests in the end must not depend on which
-            groups ended first.
-        part: Whether the decision draws prompts, such that about 131,000 of a larger pool, other
-            ones at each step, can stand for all of it (`seen_of`).
+        by_group: Whether a decision in rounds may go on when some groups have ended and others have
+            not (`Tally.running_P`). Its counts must not depend on which groups ended first.
+        part: Whether the decision draws prompts, so that a part of a large pool, another one at
+            each step, can stand for all of it (`seen_of`).
     """
 
     candidates: int | Literal["all"] = 1

@@ -40,15 +40,11 @@ def until_finished(
 ) -> Rounds:
     """Rounds that continue unfinished prompts, and start new prompts with the rest of the budget.
 
-    Prompts start in the order of the view, and only as many as could all be continued to `most`. At
-    most the last one then stays unfinished. With a floor all prompts start at once, and several
-    may. If no prompt is left to continue or to start, the prompts with the fewest rollouts get
-    more, until the step has `least`.
-
-    A prompt continues as soon as its own rollouts have ended (`Needs.by_group`), and the next ones
-    start as soon as the budget suffices. In the end prompt k has started exactly if the rollouts of
-    all prompts before it and `most` of its own fit into the budget, whichever groups ended first.
-    With a floor, and near the cap (`order_matters`), rounds are whole.
+    Prompts start in the order of the view, or all at once with a floor. A prompt continues as soon
+    as its own rollouts have ended (`Needs.by_group`). In the end prompt k has started exactly if
+    the rollouts of all prompts before it and `most` of its own fit into the budget, whichever
+    groups ended first. With a floor, and near the cap (`order_matters`), rounds are whole. If no
+    prompt is left to continue or to start, those with the fewest rollouts get more.
 
     Args:
         view: The view of the decision.
@@ -197,8 +193,7 @@ def followed_by(
 def _wrapped(
     policy: Policy, name: str, after: Callable[[Decide], Decide], *, by_group: bool = False
 ) -> Policy:
-    """`policy` with another name and other decisions in rounds, which `after` makes of its own,
-    with features too."""
+    """`policy` with another name and decisions in rounds, which `after` makes of its own."""
     with_features = policy.decide_with_features
     return replace(
         policy,
@@ -258,15 +253,14 @@ def growing(
 
     `policy` chooses the prompts and plans their counts. A group starts with `first` rollouts, or
     with its planned count if that is smaller. It grows to `most`, or to its planned count if that
-    is larger. As many groups start at once as can be expected to spend the budget: by the beliefs,
-    a group of n grows with the probability E[(1-p)^n]. If they need less, further prompts start; if
-    they need more, the last groups of a random order do not grow. The budget is spent exactly.
+    is larger. As many groups start at once as the beliefs expect to spend the budget. If they need
+    less, further prompts start; if more, the last groups of a random order do not grow.
 
     The final counts do not depend on which groups end first. A trainer that can extend a group
     while others are still being generated does so (verl, `Needs.by_group`), unless groups may reach
-    the cap. Others, such as TRL, generate whole rounds, a dozen or more. With `rounds`, a step has
-    whole rounds, and the last one spends what is left: first on groups that want more, then on
-    prompts that have not started. Use it where every round costs time, as in TRL.
+    the cap. Others, such as TRL, generate whole rounds, a dozen or more. With `rounds`, the last
+    round spends what is left: first on groups that want more, then on prompts that have not
+    started. Use it where every round costs time, as in TRL.
 
     Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its
     outcomes is biased. The two policies share one state: use only the new one afterwards.
@@ -351,10 +345,9 @@ def _in_turn(
     prompts.
 
     A group starts or grows if the budget suffices even if all groups before it in the queue grow to
-    `most_K`, and those after it stay as they are. What is granted later to a group behind another
-    has left enough for that other. So what is granted in the end does not depend on the order in
-    which groups end. In the last of `rounds` all groups have ended, and the first of the queue get
-    what they want while the budget lasts.
+    `most_K`, and those after it stay as they are. What is granted in the end therefore does not
+    depend on the order in which groups end. In the last of `rounds` all groups have ended, and the
+    first of the queue get what they want while the budget lasts.
     """
     budget, prompts = view.budget, len(view.belief_P)
     spending, quantum = Spending(budget, prompts), budget.quantum

@@ -6,9 +6,7 @@ print(as_text(run))
 """
 
 from budgetalloc.report.html import as_html
-from budgetalloc.report.json_report import as_json
-from budgetalloc.report.log_scan import measure
-from budgetalloc.report.summary import Report, report
+from budgetalloc.report.summary import Report, as_json, report
 from budgetalloc.report.text import as_text
 
-__all__ = ["Report", "as_html", "as_json", "as_text", "measure", "report"]
+__all__ = ["Report", "as_html", "as_json", "as_text", "report"]

@@ -1,32 +1,32 @@
 """The report as one HTML page without scripts or external resources, with dark mode, phone and
-print layouts."""
+print layouts. Pictures are drawn by matplotlib and embedded as PNG."""
 
+import base64
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.errors import imported
-from budgetalloc.report import findings, pictures
-from budgetalloc.report.findings import LABELS, MEANING, percent
-from budgetalloc.report.forecast import share
-from budgetalloc.report.policy_replays import LIMITS
+from budgetalloc.report import text
 from budgetalloc.report.summary import Report
-from budgetalloc.report.verdict import verdict
-from budgetalloc.report.waste import Waste
 
-__all__ = ["as_html", "page"]
+__all__ = ["COLORS", "areas", "as_html", "curves", "page"]
 
-_CARDS = {
-    MIXED: "of rollouts in mixed groups",
-    FAILED: "of rollouts in groups that all failed",
-    PASSED: "of rollouts in groups that all passed",
-    TIED: "of rollouts in groups of equal rewards",
-    SINGLE: "single rollouts",
+COLORS = {
+    MIXED: "#0072b2",
+    FAILED: "#d55e00",
+    PASSED: "#009e73",
+    TIED: "#cc79a7",
+    SINGLE: "#56b4e9",
 }
+"""Colours of Okabe and Ito, which colour-blind readers tell apart."""
 _POINTS = 60  # points of a picture over time
-_INTERVALS = "Lines are 95 % intervals over seeds, if wider than the dot."
-_TENTHS = "Rollouts in tenths of the prediction; a larger dot has more. Right predictions lie on the dashed line."
+_SHARES = (0, 0.25, 0.5, 0.75, 1)
+_Figures = Sequence[Mapping[str, Any]]
 
 
 def as_html(report: Report) -> str:
@@ -38,64 +38,34 @@ def as_html(report: Report) -> str:
     Raises:
         UnsupportedError: jinja2 or matplotlib is not installed.
     """
-    waste, replayed = report.waste, report.replayed
-    time = waste.over_time(_POINTS)
+    time, rows = report.over_time(_POINTS), report.policies or []
+    kinds = list(report.kinds)
     over_time = [
-        _picture(
-            "Share of rollouts by kind of group",
-            pictures.areas(time, waste.kinds),
-            "In the order of the legend.",
-        ),
-        _picture(
-            "Mean success",
-            pictures.course(time, "success"),
-            "The mean over all rollouts of a step.",
-        ),
+        ("Share of rollouts by kind of group", areas(time, kinds), "In the order of the legend."),
+        ("Mean success", _course(time, "success"), "The mean over all rollouts of a step."),
     ]
-    surprise = "The mean of |success - prediction|: what is left to learn from."
+    predicted = [
+        (
+            "Predicted and observed success",
+            _calibration(report.success_deciles),
+            "Rollouts in tenths of the prediction; a larger dot has more. Right predictions lie on "
+            "the dashed line.",
+        ),
+        ("Mean surprise", _course(time, "surprise"), "What is left to learn from."),
+    ]
+    lines = "Lines are 95 % intervals over seeds, if wider than the dot."
     return page(
         "report.html",
-        title=f"budgetalloc report: {report.name}",
+        title=f"budgetalloc report: {report.log}",
         report=report,
-        verdict=verdict(report),
-        headline=findings.headline(waste, report.missing),
-        size=findings.size_sentence(waste),
-        doubts=findings.doubts_sentences(report.notes, report.doubts),
-        about=[
-            findings.tokens_sentence(waste),
-            findings.cost_sentence(waste),
-            findings.singles_sentence(waste),
-        ],
-        cards=_cards(waste),
-        kinds={kind: f"{LABELS[kind]}: {MEANING[kind]}" for kind in waste.kinds},
+        text=text,
+        kinds={kind: f"{text.LABELS[kind]}: {text.MEANING[kind]}" for kind in kinds},
         over_time=over_time,
-        prompts=findings.prompts_sentences(waste),
-        solved=_solved(waste),
-        worst_head=[
-            "prompt",
-            "rollouts wasted",
-            "of",
-            "mean success",
-            *(["tokens wasted"] if waste.tokens else []),
-        ],
-        worst=_worst(report),
-        forecast=findings.forecast_sentences(waste),
-        predicted=[
-            _picture(
-                "Predicted and observed success",
-                pictures.calibration(waste.forecast.deciles()),
-                _TENTHS,
-            ),
-            _picture("Mean surprise", pictures.course(time, "surprise"), surprise),
-        ]
-        if waste.predictable
+        solved=("Prompts", _solved(report), "Prompts by their mean success over the whole run."),
+        predicted=predicted if report.predictable else [],
+        replays=[("Signal: 4 times the variance of the prompts' success", _dots(rows), lines)]
+        if rows
         else [],
-        replays=[] if replayed is None else _replays(replayed.rows),
-        replay_table=None if replayed is None else findings.replay_table(replayed),
-        replay=[] if replayed is None else findings.replay_sentences(replayed),
-        limits=LIMITS,
-        why_not=report.why_not.rstrip("."),
-        notes=findings.notes_sentences(waste, report.notes, report.doubts),
     )
 
 
@@ -116,52 +86,116 @@ def page(template: str, **values: Any) -> str:
     return str(environment.get_template(template).render(**values))
 
 
-def _picture(title: str, image: str, caption: str = "") -> dict[str, str]:
-    return {"title": title, "image": image, "caption": caption}
+def _embedded(draw: Callable[[Any], None], height: float = 2.5) -> str:
+    """What `draw` draws on axes, as the address of an image."""
+    figures = imported("matplotlib.figure", "A page of a report", "logs")
+    figure = figures.Figure(figsize=(4.2, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    draw(axes)
+    axes.xaxis.label.set_size(9)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=144)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _cards(waste: Waste) -> list[tuple[str, str, str]]:
-    """Numbers, what they are, and their colours."""
-    shares = waste.shares()
-    cards = [(percent(shares[kind]), _CARDS[kind], kind) for kind in waste.kinds]
-    cards.append((f"{len(waste.never()):,}", "prompts never solved", "rule"))
-    cards.append((f"{len(waste.always()):,}", "prompts always solved", "rule"))
-    if waste.tokens and waste.wasted_tokens is not None:
-        cards.append(
-            (
-                percent(share(waste.wasted_tokens, waste.tokens)),
-                "of tokens in wasted rollouts",
-                "rule",
-            )
-        )
-    return cards
+def _percent(axes: Any, which: str) -> None:
+    labels = [f"{100 * x:.0f} %" for x in _SHARES]
+    axes.set(**{f"{which}ticks": _SHARES, f"{which}ticklabels": labels, f"{which}lim": (0, 1)})
 
 
-def _solved(waste: Waste) -> dict[str, str]:
-    never, always = waste.never(), waste.always()
-    rate_P = np.delete(waste.successes_P / waste.rollouts_P, np.concatenate([never, always]))
-    counts = np.histogram(np.clip(rate_P, 0, 1), bins=10, range=(0, 1))[0].tolist()
-    bars = [("all_fail", len(never), "never")]
-    bars += [("mixed", count, "40-50" if k == 4 else "") for k, count in enumerate(counts)]
-    bars.append(("all_pass", len(always), "always"))
-    image = pictures.columns(bars, "mean success over the run, %")
-    return _picture("Prompts", image, "Prompts by their mean success over the whole run.")
+def _steps(axes: Any, time: _Figures) -> list[float]:
+    """Sets the axis of training steps; returns the middle of each run of steps."""
+    last = max(time[-1]["last"], time[0]["first"] + 1)
+    axes.set(xlabel="training step", xlim=(time[0]["first"], last))
+    axes.locator_params(axis="x", nbins=5, integer=True)
+    return [(row["first"] + row["last"]) / 2 for row in time]
 
 
-def _worst(report: Report) -> list[list[str]]:
-    rows = []
-    for row in findings.worst(report.waste, report.texts, 8):
-        name = findings.named(row, 80 if row["text"] else 70)
-        cells = [name, f"{row['wasted']:,}", f"{row['rollouts']:,}", f"{row['success']:.2f}"]
-        rows.append([*cells, f"{row['wasted_tokens']:,}"] if report.waste.tokens else cells)
-    return rows
+def areas(time: _Figures, kinds: Sequence[str]) -> str:
+    """The shares of the rollouts by kind of group over time, stacked from the bottom up."""
+
+    def draw(axes: Any) -> None:
+        _percent(axes, "y")
+        middle = _steps(axes, time)
+        ends = [time[0]["first"], *middle, max(time[-1]["last"], time[0]["first"] + 1)]
+        layers = [[row[kind] for row in (time[0], *time, time[-1])] for kind in kinds]
+        axes.stackplot(ends, layers, colors=[COLORS[kind] for kind in kinds])
+
+    return _embedded(draw)
 
 
-def _replays(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    several = [row for row in rows if row["min_group"] > 1]  # groups of one are never mixed
-    signal = pictures.dots(rows, "signal", "mean of 4 times the variance")
-    found = [_picture("Signal: 4 times the variance of the prompts' success", signal, _INTERVALS)]
-    if several:
-        mixed = pictures.dots(several, "mixed_rollouts", "share of rollouts")
-        found.insert(0, _picture("Rollouts in mixed groups", mixed, _INTERVALS))
-    return found
+def _course(time: _Figures, name: str) -> str:
+    """A share over time, with gaps where it is not known."""
+
+    def draw(axes: Any) -> None:
+        _percent(axes, "y")
+        values = [row[name] for row in time]
+        axes.plot(_steps(axes, time), values, color=COLORS[MIXED], marker=".", markersize=3)
+
+    return _embedded(draw)
+
+
+def _calibration(tenths: _Figures) -> str:
+    """Predicted against observed success; a point's area is in proportion to its rollouts."""
+
+    def draw(axes: Any) -> None:
+        _percent(axes, "x")
+        _percent(axes, "y")
+        axes.plot([0, 1], [0, 1], color="0.5", linestyle="--")
+        most = max((row["rollouts"] for row in tenths), default=1)
+        sizes = [10 + 90 * row["rollouts"] / most for row in tenths]
+        points = [row["predicted"] for row in tenths], [row["success"] for row in tenths]
+        axes.scatter(*points, sizes, color=COLORS[MIXED], clip_on=False)
+        axes.set_xlabel("predicted success")
+
+    return _embedded(draw)
+
+
+def _solved(report: Report) -> str:
+    """How many prompts were never and always solved, and in tenths of the mean success between."""
+    rate_P = np.sort(report.by_prompt["success"] / report.by_prompt["rollouts"])
+    between = rate_P[report.never_solved : len(rate_P) - report.always_solved]
+    counts = np.histogram(np.clip(between, 0, 1), bins=10, range=(0, 1))[0].tolist()
+    heights = [report.never_solved, *counts, report.always_solved]
+
+    def draw(axes: Any) -> None:
+        axes.bar(range(12), heights, color=[COLORS[x] for x in (FAILED, *[MIXED] * 10, PASSED)])
+        axes.set_xticks([0, 5, 11], ["never", "40-50", "always"])
+        axes.tick_params(axis="x", length=0)
+        axes.locator_params(axis="y", nbins=4, integer=True)
+        axes.set_xlabel("mean success over the run, %")
+
+    return _embedded(draw)
+
+
+def _dots(rows: _Figures) -> str:
+    """A row for each policy: the signal with its interval."""
+
+    def draw(axes: Any) -> None:
+        for at, row in enumerate(reversed(rows)):
+            signal, low, high = (row[f"signal{end}"] for end in ("", "_low", "_high"))
+            if not math.isnan(low):
+                axes.plot([low, high], [at, at], color=COLORS[MIXED], linewidth=3)
+            axes.plot(signal, at, "o", color=COLORS[MIXED])
+            place = (max(signal, high), at)
+            axes.annotate(f"  {100 * signal:.1f} %", place, va="center", fontsize=8)
+        axes.set_yticks(range(len(rows)), [row["policy"] for row in reversed(rows)])
+        axes.set(xlabel="mean of 4 times the variance", ylim=(-0.6, len(rows) - 0.4))
+        axes.margins(x=0.15)
+        axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
+        axes.locator_params(axis="x", nbins=5)
+
+    return _embedded(draw, 1.0 + 0.28 * len(rows))
+
+
+def curves(lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Curves of the reward over the rollouts, by kind of group for the colour."""
+
+    def draw(axes: Any) -> None:
+        for kind, points in lines.items():
+            axes.plot(*zip(*points, strict=True), color=COLORS[kind], marker=".")
+        axes.set(xlabel="rollouts", xlim=(0, None))
+
+    return _embedded(draw)

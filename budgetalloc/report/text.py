@@ -1,4 +1,4 @@
-"""The report for a terminal."""
+"""A report as sentences, which the page shows too, and as text for a terminal."""
 
 import math
 import sys
@@ -6,16 +6,243 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from budgetalloc.report import findings
-from budgetalloc.report.findings import LABELS, MEANING, percent
-from budgetalloc.report.policy_replays import LIMITS
-from budgetalloc.report.summary import Report
-from budgetalloc.report.verdict import verdict
-from budgetalloc.report.waste import Waste
+from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.report.replays import LIMITS
+from budgetalloc.report.summary import BELIEF, NEAR, Report, share
 
-__all__ = ["as_text", "shows_bars", "sparkline"]
+__all__ = [
+    "LABELS", "MEANING", "as_text", "cost_sentences", "doubts_sentences", "forecast_sentences",
+    "headline", "named", "notes_sentences", "percent", "prompts_sentences", "replay_sentences",
+    "replay_table", "shortened", "size_sentence", "sparkline",
+]  # fmt: skip
 
+LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "tied", SINGLE: "single"}
+MEANING = {
+    MIXED: "unequal rewards: the group has a gradient",
+    FAILED: "equal rewards, no rollout has success",
+    PASSED: "equal rewards, every rollout has success",
+    TIED: "equal rewards between the two",
+    SINGLE: "the only rollout of its prompt in the step",
+}
+_PER_SUCCESS = {
+    "cost_per_success": "Cost a success, in the unit of the run's cost=",
+    "tokens_per_success": "Tokens a success",
+}
 _BARS, _PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#@"
+
+
+def percent(part: float) -> str:
+    """A share in per cent; "-" if it is not defined.
+
+    >>> percent(0.4897), percent(float("nan"))
+    ('49.0 %', '-')
+    """
+    return "-" if math.isnan(part) else f"{100 * part:.1f} %"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shortened(name: Id, width: int) -> str:
+    """A text on one line of at most `width` characters, without control characters.
+
+    >>> shortened("What is\\n2 + 2?", 10)
+    'What is...'
+    """
+    text = " ".join("".join(c if c.isprintable() else " " for c in str(name)).split())
+    return text if len(text) <= width else text[: width - 3].rstrip() + "..."
+
+
+def named(row: Mapping[str, Any], width: int) -> str:
+    """A prompt of `most_wasted` by its id and, if it is known, the beginning of its text.
+
+    >>> named({"id": "4d4db5bbabf3998a", "text": "2 + 2 ="}, 40)
+    '4d4db5bbabf3998a  2 + 2 ='
+    """
+    if not row["text"]:
+        return shortened(row["id"], width)
+    name = shortened(row["id"], 20)
+    return f"{name}  {shortened(row['text'], min(width - len(name) - 2, 60))}"
+
+
+def headline(run: Report) -> str:
+    """How many rollouts were wasted, and how many steps of the run the log lacks."""
+    waste = {FAILED: "all failed", PASSED: "all passed", TIED: "had equal rewards in between"}
+    parts = [
+        f"{percent(x)} in groups that {waste[kind]}"
+        for kind, x in run.kinds.items()
+        if kind in waste
+    ]
+    text = f"{percent(run.share_wasted)} of the rollouts gave no gradient under a group baseline: "
+    text += f"{', '.join(parts)}."
+    if not parts:
+        text = "No group has equal rewards: no rollout was wasted under a group baseline."
+    if run.share_single == 1:
+        text = "Every rollout was a single rollout: there is no group whose rewards could be equal."
+    if run.missing_steps:
+        here = run.run_steps - run.missing_steps
+        text += f" The log has {here:,} of the run's {run.run_steps:,} steps: {run.missing_steps:,} are missing."
+    return text
+
+
+def size_sentence(run: Report) -> str:
+    """How large the log is."""
+    steps = _counted(run.steps, "step")
+    if run.trainer_steps < run.steps:
+        inner = _counted(run.trainer_steps, "training step")
+        steps = f"{_counted(run.steps, 'decision')} in {inner}"
+    return f"{run.rollouts:,} rollouts in {run.groups:,} groups: {run.prompts:,} prompts, {steps}."
+
+
+def cost_sentences(run: Report) -> list[str]:
+    """How many tokens wasted groups have, what a success cost, and what single rollouts are."""
+    lines = ["The log has no lengths, so the number of wasted tokens is unknown."]
+    if run.tokens is not None and run.wasted_tokens is not None:
+        known = percent(1 - run.unmeasured / run.rollouts)
+        known = f"; the lengths of {known} are known" if run.unmeasured else ""
+        part = percent(share(run.wasted_tokens, run.tokens))
+        lines = [
+            f"Tokens in wasted groups: {run.wasted_tokens:,} of {run.tokens:,} ({part}{known})."
+        ]
+    time = run.over_time(10)
+    name = next((name for name in _PER_SUCCESS if not math.isnan(getattr(run, name))), None)
+    if name is not None:
+        ends = f", {_number(time[0][name])} at first and {_number(time[-1][name])} at the end"
+        whole = f"{_PER_SUCCESS[name]}: {_number(getattr(run, name))} over the run"
+        lines.append(f"{whole}{ends if len(time) > 1 else ''}.")
+    if run.share_single:
+        text = (
+            f"{percent(run.share_single)} of the rollouts were single rollouts, the only one of "
+            "their prompt in the step, as adaptive() requests. Their baseline is a prediction from "
+            "earlier steps: the gradient is in the difference between success and prediction."
+        )
+        if run.share_as_predicted and run.predictable:
+            near = percent(run.share_as_predicted)
+            text += (
+                f" In {near} of all rollouts it was at most {NEAR:g}, so their gradient is small."
+            )
+        lines.append(text)
+    return lines
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
+
+
+def prompts_sentences(run: Report) -> list[str]:
+    """How many prompts were never, sometimes and always solved, and their share of the rollouts."""
+    lines = []
+    rates = run.by_prompt["success"] / run.by_prompt["rollouts"]
+    rollouts_P = run.by_prompt["rollouts"].iloc[rates.to_numpy().argsort(kind="stable")]
+    ends = run.never_solved, run.prompts - run.always_solved
+    for label, start, end in (
+        ("Never solved", 0, ends[0]),
+        ("Sometimes solved", *ends),
+        ("Always solved", ends[1], run.prompts),
+    ):
+        rollouts = rollouts_P.iloc[start:end]
+        each = f" (median {rollouts.median():.0f} each)" if len(rollouts) else ""
+        lines.append(
+            f"{label}: {len(rollouts):,} of {run.prompts:,} prompts "
+            f"({percent(len(rollouts) / run.prompts)}), with "
+            f"{percent(rollouts.sum() / run.rollouts)} of the rollouts{each}."
+        )
+    return lines
+
+
+def forecast_sentences(run: Report) -> list[str]:
+    """How well the success of rollouts was predicted, and how much was not predicted."""
+    if not run.predictable:
+        return ["No prompt came twice, and the log has no predictions: nothing could be predicted."]
+    if math.isnan(run.explained):
+        return ["Every rollout had the same success, so there was nothing to predict."]
+    logged = 2 * run.success_logged >= run.rollouts
+    who = "by the policy of the run" if logged else f"by the belief {BELIEF}"
+    lines = [
+        f"Success of each rollout, as predicted {who} before its step. The prediction explained "
+        f"{percent(run.explained)} of the variance of success (Brier score {run.success_brier:.3f}; "
+        f"of the best constant {run.success_brier_constant:.3f}).",
+        f"Mean surprise {run.surprise:.2f}: it is |success - prediction|, the size of the "
+        "advantage under a baseline from earlier steps.",
+    ]
+    if run.explained < 0:
+        lines.append("The prediction is worse than the constant.")
+    if run.graded:
+        lines.append(
+            "Success is graded. The report's own belief treats a success of 0.3 as 0.3 successes."
+        )
+    return lines
+
+
+def replay_sentences(run: Report) -> list[str]:
+    """What was replayed, and how to read the table; or why there is no replay."""
+    if run.policies is None:
+        return [f"Not replayed: {str(run.why_not).rstrip('.')}."]
+    steps = _counted(run.replay_steps or 0, "step")
+    if (run.replay_steps or 0) < (run.replay_logged or 0):
+        steps = f"The first {run.replay_steps:,} of about {run.replay_logged:,} steps"
+    narrowed = "fewer prompts than in the log, so that groups of two fit"
+    lines = [
+        f"{steps}, {run.replay_rollouts:,} rollouts and a batch of "
+        f"{_counted(run.replay_prompts or 0, 'prompt')} in each, "
+        f"{narrowed if run.replay_narrowed else 'as in the log'}; "
+        f"{_counted(run.replay_seeds or 0, 'seed')}."
+    ]
+    if names := ", ".join(row["policy"] for row in run.policies if row["min_group"] == 1):
+        lines.append(
+            f"{names} may request groups of one. These are never mixed, and their baseline comes "
+            "from earlier steps. No share of mixed groups is given: compare by the signal."
+        )
+    lines.append(
+        "Signal: the mean over the rollouts of 4 times the variance of their prompt's logged "
+        "success, 4 p (1-p) for success of 0 and 1; 100 % if every prompt is solved half of the "
+        "time. Modelled: the share of rollouts that a model answered, because the log had no more "
+        "of the prompt. At least and at most: the share of rollouts in mixed groups for the least "
+        "and the most favourable answers of the model. Intervals: 95 % over seeds; they say how "
+        "much another draw from the same log would differ, not how much another training run would."
+    )
+    return [*lines, *LIMITS]
+
+
+def replay_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The policies and their figures, after a row of headings. A policy that may request groups of
+    one has "-" for its mixed groups."""
+    first = rows[0]
+    heads = ["in mixed groups", f"more than {first['policy']}", "signal", "modelled"]
+    table = [["policy", *heads, "at least", "at most"]]
+    for row in rows:
+        mixed = more = low = high = "-"
+        if row["min_group"] > 1:
+            mixed = _spanned(row, "mixed_rollouts")
+            low, high = percent(row["at_least"]), percent(row["at_most"])
+            if first["min_group"] > 1:
+                more = "" if row is first else _spanned(row, "mixed_rollouts_diff", "+")
+        figures = [mixed, more, percent(row["signal"]), percent(row["modelled"]), low, high]
+        table.append([row["policy"], *figures])
+    return table
+
+
+def _spanned(row: Mapping[str, Any], figure: str, sign: str = "-") -> str:
+    """A share in per cent with its interval, if it has one."""
+    value, low, high = (100 * row[figure + end] for end in ("", "_low", "_high"))
+    span = "" if math.isnan(low) else f" ({low:{sign}.1f} to {high:{sign}.1f})"
+    return f"{value:{sign}.1f} %{span}"
+
+
+def doubts_sentences(run: Report) -> list[str]:
+    """The notes about ambiguous content of the log."""
+    return [f"CAREFUL: {shortened(text, 300)}: {run.notes.get(text, 0):,}" for text in run.doubts]
+
+
+def notes_sentences(run: Report) -> list[str]:
+    """Omissions and assumptions of the reader, with their counts, without the doubts."""
+    notes = {text: count for text, count in run.notes.items() if text not in run.doubts}
+    lines = [f"{shortened(text, 200)}: {count:,}" for text, count in notes.items()]
+    if run.unscored:
+        lines.append(f"rollouts without a reward, left out: {run.unscored:,}")
+    return lines or ["Nothing."]
 
 
 def sparkline(values: Sequence[float], unicode: bool = True) -> str:
@@ -40,48 +267,41 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         unicode: Whether bars are made of block characters; None: if the terminal's encoding has
             them.
     """
-    if unicode is None:
-        unicode = shows_bars()
-    waste, width = report.waste, max(width, 80)
-    full = "█" if unicode else "#"
+    run, width = report, max(width, 80)
+    unicode = _shows_bars() if unicode is None else unicode
 
     def wrapped(*sentences: str) -> list[str]:
         """The sentences in lines, none of which begins with a per cent sign."""
-        texts = [text.replace(" %", "\xa0%") for text in sentences if text]
+        texts = [text.replace(" %", "\xa0%") for text in sentences]
         return [line.replace("\xa0", " ") for text in texts for line in textwrap.wrap(text, width)]
 
-    lines = wrapped(verdict(report))
-    lines += wrapped(
-        f"{findings.shortened(report.name, 200)} ({report.kind})", findings.size_sentence(waste)
-    )
-    lines += wrapped(*findings.doubts_sentences(report.notes, report.doubts))
-    lines += ["", *wrapped(findings.headline(waste, report.missing))]
-    about = (
-        findings.tokens_sentence(waste),
-        findings.cost_sentence(waste),
-        findings.singles_sentence(waste),
-    )
-    lines += wrapped(*about)
-    lines += ["", "WHERE THE ROLLOUTS WENT", "", *_kinds(waste, width, full)]
-    if course := _over_time(waste, width, unicode):
-        explanation = "Success: the mean. Surprise: the mean of |success - prediction|."
+    name = f"{shortened(run.log, 200)} ({run.kind})"
+    lines = wrapped(run.verdict, name, size_sentence(run), *doubts_sentences(run))
+    lines += ["", *wrapped(headline(run), *cost_sentences(run))]
+    lines += ["", "WHERE THE ROLLOUTS WENT", ""]
+    room = max(width - 64, 10)
+    for kind, part in run.kinds.items():
+        bar = ("█" if unicode else "#") * max(round(part * room), 1)
+        lines.append(f"  {LABELS[kind]:<10}{percent(part):>7}  {bar:<{room}}  {MEANING[kind]}")
+    if course := _over_time(run, width, unicode):
         lines += ["", "OVER TIME (each line from its own lowest to its own highest)", "", *course]
-        lines += wrapped(f"Steps {waste.step_S[0]} to {waste.step_S[-1]}. {explanation}")
-    lines += ["", "PROMPTS", "", *wrapped(*findings.prompts_sentences(waste))]
-    lines += _worst(findings.worst(waste, report.texts), width)
-    lines += ["", "WHAT COULD BE PREDICTED?", "", *wrapped(*findings.forecast_sentences(waste))]
-    lines += _tenths(waste.forecast.deciles() if waste.predictable else [], width, full)
+        first, last = run.by_step.index[0], run.by_step.index[-1]
+        explained = "Success: the mean. Surprise: the mean of |success - prediction|."
+        lines += wrapped(f"Steps {first} to {last}. {explained}")
+    lines += ["", "PROMPTS", "", *wrapped(*prompts_sentences(run))]
+    lines += ["", "  most wasted rollouts  of all  success  prompt"] if run.most_wasted else []
+    for row in run.most_wasted[:5]:
+        cells = f"  {row['wasted']:>20,}  {row['rollouts']:>6,}  {row['success']:>7.2f}  "
+        lines.append(cells + named(row, max(width - len(cells), 20)))
+    lines += ["", "WHAT COULD BE PREDICTED?", "", *wrapped(*forecast_sentences(run))]
     lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN (with as many rollouts per step)", ""]
-    if report.replayed is None:
-        lines += wrapped(f"Not replayed: {report.why_not.rstrip('.')}.")
-    else:
-        lines += _fitting(findings.replay_table(report.replayed), width)
-        lines += ["", *wrapped(*findings.replay_sentences(report.replayed), *LIMITS)]
-    notes = findings.notes_sentences(waste, report.notes, report.doubts)
-    return "\n".join([*lines, "", "WHAT WAS LEFT OUT OR ASSUMED", "", *wrapped(*notes)])
+    lines += [*_fitting(replay_table(run.policies), width), ""] if run.policies else []
+    lines += wrapped(*replay_sentences(run))
+    lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *wrapped(*notes_sentences(run))]
+    return "\n".join(lines)
 
 
-def shows_bars() -> bool:
+def _shows_bars() -> bool:
     """Whether the terminal's encoding has the characters of a bar."""
     try:
         _BARS.encode(getattr(sys.stdout, "encoding", None) or "ascii")
@@ -90,47 +310,18 @@ def shows_bars() -> bool:
     return True
 
 
-def _kinds(waste: Waste, width: int, full: str) -> list[str]:
-    shares, room, lines = waste.shares(), max(width - 64, 10), []
-    for kind in waste.kinds:
-        bar = full * max(round(shares[kind] * room), 1)
-        lines.append(
-            f"  {LABELS[kind]:<10}{percent(shares[kind]):>7}  {bar:<{room}}  {MEANING[kind]}"
-        )
-    return lines
-
-
-def _over_time(waste: Waste, width: int, unicode: bool) -> list[str]:
+def _over_time(run: Report, width: int, unicode: bool) -> list[str]:
     """A sparkline for each figure; none for a single run of steps."""
-    time, lines = waste.over_time(max(width - 44, 10)), []
-    for name in (*waste.kinds, "success", "surprise") if len(time) > 1 else ():
+    time, lines = run.over_time(max(width - 44, 10)), []
+    for name in (*run.kinds, "success", "surprise", *_PER_SUCCESS) if len(time) > 1 else ():
         values = [row[name] for row in time]
-        known = [x for x in values if not math.isnan(x)]
-        ends = f"{percent(min(known)):>7} to {percent(max(known)):>7}"
-        lines.append(f"  {LABELS.get(name, name):<10}{ends}  {sparkline(values, unicode)}")
-    for name, label in findings.PER_SUCCESS.items() if len(time) > 1 else ():
-        values = [row[name] for row in time]
-        if known := [x for x in values if not math.isnan(x)]:
-            ends = f"{min(known):,.0f} to {max(known):,.0f}"
-            lines.append(f"  {label:<17}{ends:>12}  {sparkline(values, unicode)}")
-    return lines
-
-
-def _tenths(rows: Sequence[Mapping[str, float]], width: int, full: str) -> list[str]:
-    """Predicted against observed success, with a bar for the observed one, after an empty line."""
-    lines = ["", f"  {'predicted':>9}  {'success':>12}  {'rollouts':>9}"] if rows else []
-    for row in rows:
-        bar = full * round(row["success"] * max(width - 46, 10))
-        cells = f"  {percent(row['predicted']):>9}  {percent(row['success']):>12}  {row['rollouts']:>9,}"
-        lines.append(f"{cells}  {bar}".rstrip())
-    return lines
-
-
-def _worst(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
-    lines = ["", "  most wasted rollouts  of all  success  prompt"] if rows else []
-    for row in rows:
-        cells = f"  {row['wasted']:>20,}  {row['rollouts']:>6,}  {row['success']:>7.2f}  "
-        lines.append(cells + findings.named(row, max(width - len(cells), 20)))
+        known = [x for x in values if math.isfinite(x)]
+        if name in _PER_SUCCESS and known:
+            label, ends = name.split("_")[0], f"{min(known):,.0f} to {max(known):,.0f}"
+            lines.append(f"  {label + ' a success':<17}{ends:>12}  {sparkline(values, unicode)}")
+        elif known:
+            ends = f"{percent(min(known)):>7} to {percent(max(known)):>7}"
+            lines.append(f"  {LABELS.get(name, name):<10}{ends}  {sparkline(values, unicode)}")
     return lines
 
 

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 Build = Callable[..., Policy]
+_FREE, _FLOOR = Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)
 IDS: list[Id] = [*range(12), *(f"prompt {k}" for k in range(12))]
 # success rates: the first prompt never passes, the last always does
 _RATES = np.linspace(0.0, 1.0, len(IDS))
@@ -86,26 +87,26 @@ def budgets(count: int, seed: int = 0) -> list[tuple[Budget, int]]:
     rng = np.random.default_rng(seed)
     kinds: list[tuple[Budget, int]] = []
     while len(kinds) < count:
-        quantum, floor, prompts = (
-            int(rng.integers(1, 4)),
-            int(rng.integers(4)),
-            int(rng.integers(1, 14)),
-        )
+        quantum, floor = int(rng.integers(1, 4)), int(rng.integers(4))
+        prompts = int(rng.integers(1, 14))
         cap = None if rng.random() < 0.3 else int(rng.integers(1, 25))
         smallest = int(rng.integers(1, 5)) if floor == 0 else int(rng.integers(1, floor + 1))
         try:
-            budget = Budget(
-                quantum * int(rng.integers(1, 61)),
-                floor=floor,
-                cap=cap,
-                quantum=quantum,
-                min_group=smallest,
-            )
+            rollouts = quantum * int(rng.integers(1, 61))
+            budget = Budget(rollouts, floor=floor, cap=cap, quantum=quantum, min_group=smallest)
             budget.check(prompts)
         except BudgetError:
             continue
         kinds.append((budget, prompts))
     return kinds
+
+
+def _budget(step: int) -> Budget:
+    return Budget(64, floor=0 if step % 2 else 2, min_group=2)
+
+
+def _check_same(wanted_P: IntArray, got_P: IntArray, who: str) -> None:
+    assert (wanted_P == got_P).all(), f"{who} gave {got_P}, not {wanted_P}"
 
 
 def _check_spent(policy: Policy, budget: Budget, counts_P: IntArray, about: str) -> None:
@@ -157,17 +158,13 @@ def decides_the_same_again(build: Build) -> None:
     """Equal seeds and histories give equal counts, and a decision does not change the state."""
     for seed in range(3):
         one, other = trained(build, seed), trained(build, seed)
-        for budget in (Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)):
+        for budget in (_FREE, _FLOOR):
             before = one.state_dict()
             first_P, again_P = (one.begin(IDS, budget).request() for _ in range(2))
-            assert (first_P == again_P).all(), (
-                f"{one}: two requests of one step differ, {first_P} and {again_P}"
-            )
+            _check_same(first_P, again_P, f"{one}: a second request of the same step")
             assert same_state(before, one.state_dict()), f"{one}: a request changed its state"
             other_P = other.begin(IDS, budget).request()
-            assert (first_P == other_P).all(), (
-                f"{one}: equal seeds and histories gave {first_P} and {other_P}"
-            )
+            _check_same(first_P, other_P, f"{one}: with the same seed and history, another")
 
 
 def does_not_depend_on_order(build: Build) -> None:
@@ -175,16 +172,14 @@ def does_not_depend_on_order(build: Build) -> None:
     for seed in range(3):
         order_P = np.random.default_rng(seed).permutation(len(IDS))
         shuffled = [IDS[at] for at in order_P.tolist()]
-        for budget in (Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)):
+        for budget in (_FREE, _FLOOR):
             steps = (
                 trained(build, seed).begin(IDS, budget),
                 trained(build, seed).begin(shuffled, budget),
             )
             for at in range(100):
                 counts_P, shuffled_P = (step.request() for step in steps)
-                assert (counts_P[order_P] == shuffled_P).all(), (
-                    f"{steps[0].policy}: round {at} depends on the order"
-                )
+                _check_same(counts_P[order_P], shuffled_P, f"{steps[0].policy}: the other order")
                 if not counts_P.any():
                     break
                 ids_R = [x for x, n in zip(IDS, counts_P.tolist(), strict=True) for _ in range(n)]
@@ -202,41 +197,28 @@ def goes_on_from_its_state(build: Build) -> None:
     restored = build(seed=1)
     restored.load_state_dict(state)
     for at in range(6):
-        budget = Budget(64, floor=0, min_group=2) if at % 2 else Budget(64, floor=2, min_group=2)
-        rngs = np.random.default_rng(at), np.random.default_rng(at)
-        counts_P = play(kept, IDS, budget, _RATES, rngs[0])
-        restored_P = play(restored, IDS, budget, _RATES, rngs[1])
-        assert (counts_P == restored_P).all(), (
-            f"{kept}: the restored policy gave {restored_P}, not {counts_P}"
+        counts_P, restored_P = (
+            play(policy, IDS, _budget(at), _RATES, np.random.default_rng(at))
+            for policy in (kept, restored)
         )
-    assert same_state(kept.state_dict(), restored.state_dict()), (
-        f"{kept}: the restored policy has another state"
-    )
+        _check_same(counts_P, restored_P, f"{kept}: the restored policy")
+    assert same_state(kept.state_dict(), restored.state_dict()), f"{kept}: another restored state"
 
 
 def decides_the_same_over_a_pool(build: Build) -> None:
     """A `Pool` gives the same counts, beliefs and state as lists of its ids, to the bit."""
     pool, (listed, pooled) = Pool(IDS), (trained(build, steps=4) for _ in range(2))
     for at in range(10):
-        start, budget = (
-            at % 3,
-            Budget(64, floor=0, min_group=2) if at % 2 else Budget(64, floor=2, min_group=2),
-        )
+        start, budget = at % 3, _budget(at)
         ids_P, part = IDS[start:], pool[start:]
         rewards = (_rewards(at, _RATES[start:], np.random.default_rng(at)) for _ in range(2))
         counts_P = _play(listed.begin(ids_P, budget), next(rewards))
         over_pool_P = _play(pooled.begin(part, budget), next(rewards))
-        assert (counts_P == over_pool_P).all(), (
-            f"{listed}: a pool gave {over_pool_P}, not {counts_P}"
-        )
+        _check_same(counts_P, over_pool_P, f"{listed}: a pool")
         one, other = (vars(policy.belief(ids)) for policy, ids in ((listed, ids_P), (pooled, part)))
         assert same_state(one, other), f"{listed}: other beliefs about a pool"
-        assert (listed.cold(ids_P) == pooled.cold(part)).all(), (
-            f"{listed}: other prompts of a pool are cold"
-        )
-    assert same_state(listed.state_dict(), pooled.state_dict()), (
-        f"{listed}: another state after steps over a pool"
-    )
+        assert (listed.cold(ids_P) == pooled.cold(part)).all(), f"{listed}: other cold prompts"
+    assert same_state(listed.state_dict(), pooled.state_dict()), f"{listed}: another state"
 
 
 def keeps_to_tokens_or_says_so(build: Build) -> None:
@@ -254,9 +236,7 @@ def keeps_to_tokens_or_says_so(build: Build) -> None:
         except UnsupportedError:
             continue
         assert counts_P @ costs_P <= 9000, f"{policy}: {counts_P @ costs_P:g} tokens of {budget}"
-        assert np.isin(counts_P, budget.grid()).all(), (
-            f"{policy}: counts outside the grid of {budget}"
-        )
+        assert np.isin(counts_P, budget.grid()).all(), f"{policy}: {counts_P} for {budget}"
 
 
 def survives(build: Build, steps: int = 500) -> None:
@@ -305,21 +285,13 @@ def starves_no_prompt(build: Build, prompts: int = 40, steps: int = 1500) -> Non
     """With `floor=0`, every prompt gets rollouts in the last two thirds of a run, whatever its
     rate."""
     policy, rng = build(seed=0), np.random.default_rng(0)
-    sampled_P = np.zeros(prompts, dtype=np.int64)
+    sampled_P, budget = np.zeros(prompts, np.int64), Budget(64, floor=0, cap=32, min_group=2)
     for at in range(steps):
-        counts_P = play(
-            policy,
-            list(range(prompts)),
-            Budget(64, floor=0, cap=32, min_group=2),
-            np.linspace(0, 1, prompts),
-            rng,
-        )
+        counts_P = play(policy, range(prompts), budget, np.linspace(0, 1, prompts), rng)
         if at >= steps // 3:
             sampled_P += counts_P > 0
-    assert sampled_P.all(), (
-        f"{policy}: prompts {np.flatnonzero(sampled_P == 0).tolist()} got no rollouts in "
-        f"{steps - steps // 3} steps"
-    )
+    starved = np.flatnonzero(sampled_P == 0).tolist()
+    assert not starved, f"{policy}: {starved} got no rollouts in {steps - steps // 3} steps"
 
 
 def same_state(one: dict[str, Any], other: dict[str, Any]) -> bool:

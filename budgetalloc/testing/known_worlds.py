@@ -8,15 +8,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import (
-    InputError,
-    check_array,
-    check_integer,
-    check_seed,
-    check_type,
-    imported,
-    shown,
-)
+from budgetalloc.errors import InputError, check_array, check_integer, check_seed, imported, shown
 from budgetalloc.logs.ledger import Ledger
 
 __all__ = ["Known", "log_of", "rising", "three_kinds", "turning"]
@@ -41,17 +33,13 @@ class Known:
     """
 
     def __init__(self, rates_SP: ArrayLike, *, seed: int = 0) -> None:
-        self.rates_SP = np.atleast_2d(
-            check_array("rates_SP", rates_SP, "rates in [0, 1], a row per step")
-        )
-        if (
-            self.rates_SP.ndim != 2
-            or not self.rates_SP.size
-            or not ((self.rates_SP >= 0) & (self.rates_SP <= 1)).all()
-        ):
+        rates = check_array("rates_SP", rates_SP, "rates in [0, 1], a row per step")
+        self.rates_SP = np.atleast_2d(rates)
+        inside = ((self.rates_SP >= 0) & (self.rates_SP <= 1)).all()
+        if self.rates_SP.ndim != 2 or not self.rates_SP.size or not inside:
             raise InputError(
-                f"rates_SP={shown(rates_SP)}: give rates in [0, 1], a row per step, such as [[0.0, "
-                "0.5, 1.0]]."
+                f"rates_SP={shown(rates_SP)}: give rates in [0, 1], a row per step, such as "
+                "[[0.0, 0.5, 1.0]]."
             )
         self.ids: list[Id] = list(range(self.rates_SP.shape[1]))
         self.step = 0
@@ -123,11 +111,9 @@ def turning(prompts: int = 24, steps: int = 40, *, seed: int = 0) -> Known:
     """
     check_integer("prompts", prompts, 1, _MOST)
     check_integer("steps", steps, 1, _MOST // prompts)
-    before, after = np.array([0, 0.5, 1, 1]), np.array([0, 1, 0.5, 1])
-    kind = np.arange(prompts) % 4
-    return Known(
-        [before[kind] if step < steps // 2 else after[kind] for step in range(steps)], seed=seed
-    )
+    kind_P, half = np.arange(prompts) % 4, steps // 2
+    before_P, after_P = np.array([0, 0.5, 1, 1])[kind_P], np.array([0, 1, 0.5, 1])[kind_P]
+    return Known([before_P] * half + [after_P] * (steps - half), seed=seed)
 
 
 def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: int = 0) -> Ledger:
@@ -138,15 +124,12 @@ def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: 
     >>> ledger.frame.groupby("prompt").reward.sum().tolist()  # the rates are 0, 0.5, 1, 0, 0.5, 1
     [0.0, 2.0, 4.0, 0.0, 2.0, 4.0]
     """
-    check_type("world", world, Known, "a Known, such as three_kinds()")
     check_integer("prompts", prompts, 1, len(world.ids))
     check_integer("steps", steps, 1, _MOST // prompts)
     check_integer("group", group, 1, _MOST // (steps * prompts))
     rng, whole = np.random.default_rng(check_seed(seed)), len(world.ids) // prompts
-    order_S = [
-        rng.permutation(len(world.ids))[: whole * prompts] for _ in range(-(-steps // whole))
-    ]
-    ids_SR = np.repeat(np.concatenate(order_S).reshape(-1, prompts)[:steps], group, axis=1)
+    epochs = [rng.permutation(len(world.ids))[: whole * prompts] for _ in range(0, steps, whole)]
+    ids_SR = np.repeat(np.concatenate(epochs).reshape(-1, prompts)[:steps], group, axis=1)
     rewards = []
     for step_ids in ids_SR:
         rewards.append(world.rollout(step_ids.tolist()))

@@ -2,12 +2,11 @@
 groups are uniform."""
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from budgetalloc.errors import StateError
+from budgetalloc.beliefs.state import Stateful
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
@@ -38,7 +37,7 @@ CHANGED = (
 )
 
 
-class Rails(Part):
+class Rails(Part, Stateful):
     """Falls back to uniform groups while the beliefs are worse than one rate for all prompts.
 
     The Brier score of the posterior baseline, on average over about ten steps, is compared with
@@ -52,6 +51,8 @@ class Rails(Part):
     Args:
         fallback: Whether to fall back; otherwise there are only metrics and warnings.
     """
+
+    saved = ("uniform", "_sums", "_worse", "_within")
 
     def __init__(self, fallback: bool = True) -> None:
         self.fallback = fallback
@@ -138,19 +139,9 @@ class Rails(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """The state, under the key "rails"."""
-        numbers = {"worse": self._worse, "within": self._within, "fallen": self.uniform}
-        return {"rails": self._sums | numbers}
+        return {"rails": Stateful.state_dict(self)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if "rails" not in state:
-            return
-        try:
-            saved = {name: float(state["rails"][name]) for name in (*_SUMS, "worse", "within")}
-            fallen = bool(state["rails"]["fallen"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"The state of the rails is damaged: {error!r}.") from error
-        if not np.isfinite(list(saved.values())).all():
-            raise StateError("The state of the rails is not finite: it is damaged.")
-        self._sums = {name: saved[name] for name in _SUMS}
-        self._worse, self._within = int(saved["worse"]), int(saved["within"])
-        self.uniform = fallen and self.fallback
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if "rails" in state:
+            Stateful.load_state_dict(self, state["rails"])
+            self.uniform = self.uniform and self.fallback

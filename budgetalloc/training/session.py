@@ -1,5 +1,6 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,7 +31,9 @@ from budgetalloc.training.success import Measure
 
 __all__ = ["Ended", "Session", "rows_to_train_on"]
 
+logger = logging.getLogger(__name__)
 _P = TypeVar("_P", bound=Part)
+_COLD_STEPS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +142,7 @@ class Session:
         self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
         self._alone, self._suspended = Exclusive(), list[_Open]()
         self._now: _Open | None = None
+        self._cold = 0  # steps in a row with new prompts only
         if resolved is None:
             self.attach(Host())
 
@@ -429,12 +433,27 @@ class Session:
             metrics = metrics_of(batch, measure, trained_R, lost_R, met, every=every, hints=hints)
             for write in self.written:
                 write(batch)
+            self._warn_if_prompts_never_return(step)
             step.end()
             for part in self.parts:
                 metrics |= part.learn(batch, step)
             self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, sums_of(batch))
             self._now = None
             return Ended(batch, advantages_R, kept_R, metrics)
+
+    def _warn_if_prompts_never_return(self, step: Step) -> None:
+        """Says once if the batches of many steps in a row had new prompts only."""
+        if self.quiet or self.options.keep_batch or self.options.bounds.candidates != 1:
+            return
+        self._cold = self._cold + 1 if step.cold_P.all() else 0
+        if self._cold == _COLD_STEPS:
+            logger.warning(
+                "No prompt of the last %d batches had been seen before: with candidates=1 the "
+                "policy has no history until the dataset's second epoch, and treats all prompts "
+                "alike. Pass candidates='all' to choose among the whole dataset, or attach "
+                "uniform().",
+                _COLD_STEPS,
+            )
 
     def _end_of_failed(self, step: Step) -> Ended:
         step.end()

@@ -22,7 +22,6 @@ from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
-from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.trl.checkpoints import (
     PolicyState,
     newest_complete_or_error,
@@ -130,9 +129,11 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.trackers = (
             None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         )
+        if self.trackers is not None:
+            self.session.parts.append(self.trackers)
         self.ledger_path = ledger
         self._learned = PolicyState(
-            trainer, self.session, self.prompts, self.reuse, self.trackers, allow_dataset_change
+            trainer, self.session, self.prompts, self.reuse, allow_dataset_change
         )
         self.batch: Rollouts | None = None
         """The record of the last step, for other callbacks."""
@@ -224,8 +225,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             prompts=self.prompts,
             generate=generate,
             reuse=self.reuse,
-            trackers=self.trackers,
-            watch=UnseenPromptsWarning(),
         )
 
         @wraps(generate)

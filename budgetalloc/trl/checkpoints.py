@@ -42,27 +42,22 @@ class PolicyState:
     session: Session
     prompts: Prompts
     reuse: Any
-    trackers: Any
     allow_dataset_change: bool
 
     def save(self, folder: Path) -> None:
         """Writes all parts into a checkpoint's folder."""
         save_beliefs(folder, self.session, self.prompts.fingerprint, self.trainer.state.global_step)
-        for part in (self.reuse, self.trackers):
-            if part is not None:
-                part.save(folder)
+        if self.reuse is not None:
+            self.reuse.save(folder)
 
     def load(self, checkpoint: Path) -> None:
         """Restores the parts that the checkpoint has; raises `StateError`, and changes nothing, if
         one does not fit."""
         fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
         parts = [] if self.reuse is None else [self.reuse.buffer]
-        parts += [] if self.trackers is None else [self.trackers.prompt_costs]
         with unchanged_on_error(*parts):
             if self.reuse is not None and not self.reuse.load(checkpoint):
                 logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
-            if self.trackers is not None:
-                self.trackers.load(checkpoint)
             load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
 
 

@@ -39,18 +39,9 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
             f"on {total}: request "
             f"at least {total}."
         )
-    step, batch = session.step, session.record(trainer.state.global_step)
+    batch = session.record(trainer.state.global_step)
     output, everyones_R = batch_to_train_on(training, batch, sizes, outputs, total)
     metrics = session.end(everyones_R).metrics
-    if training.trackers is not None:
-        training.trackers.add(batch)
-    options = session.options
-    if (
-        trainer.accelerator.is_main_process
-        and options.bounds.candidates == 1
-        and not options.keep_batch
-    ):
-        training.watch.check_step(step.cold_P)
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
     return output, batch

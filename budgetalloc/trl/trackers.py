@@ -3,25 +3,24 @@ only."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import load_state, save_state
+from budgetalloc.beliefs.state import Stateful, Table
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.prompt_texts import LONGEST
-from budgetalloc.policies import Policy
+from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts, histogram_of_rates
+from budgetalloc.training.parts import Part
 
-__all__ = ["COLUMNS", "PROMPT_COSTS_FILE", "TRACKERS", "Trackers", "as_markdown"]
+__all__ = ["COLUMNS", "TRACKERS", "PromptCosts", "Trackers", "as_markdown"]
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
-PROMPT_COSTS_FILE = "budgetalloc_spending.npz"
+_SUMS = ("rollouts", "tokens", "rewards", "scored")  # of each prompt; "scored": with a reward
 _ROWS = 20
 _TextsOf = Callable[[Sequence[Id]], Mapping[Id, str]]
 _GROUP = "train/budgetalloc/"  # where transformers puts what a trainer logs as "budgetalloc/..."
@@ -36,7 +35,54 @@ class _Shown(NamedTuple):
     rows: list[tuple[Any, ...]]  # the most expensive prompts so far, by `COLUMNS`
 
 
-class Trackers:
+class PromptCosts(Stateful):
+    """Cumulative rollouts, tokens and rewards of each prompt.
+
+    >>> costs = PromptCosts()
+    >>> costs.add(["a", "a", "b"], np.array([1.0, np.nan, 0.0]), np.array([10, 10, 10]))
+    >>> costs.add(["b", "c"], np.array([1.0, 1.0]), np.array([70, 5]))
+    >>> costs.top(2)  # prompt, rollouts, tokens, mean of the rewards that there were
+    [('b', 2, 80, 0.5), ('a', 2, 20, 1.0)]
+    """
+
+    saved = ("_table",)
+
+    def __init__(self) -> None:
+        self._table = Table(dict.fromkeys(_SUMS, 0.0))
+
+    def add(self, ids_R: Sequence[Id], rewards_R: FloatArray, lengths_R: IntArray) -> None:
+        """Adds a step: the prompt of each rollout, its reward in [0, 1] (NaN for none), and its
+        tokens."""
+        ids_P, group_R = factorize(ids_R)
+        at_P = self._table.add(ids_P)
+        added = {
+            "rollouts": np.ones(len(group_R)),
+            "tokens": lengths_R,
+            "rewards": np.nan_to_num(rewards_R),
+            "scored": ~np.isnan(rewards_R),
+        }
+        for name, values_R in added.items():
+            of_step = np.bincount(group_R, weights=values_R, minlength=len(ids_P))
+            column_P = self._table[name]
+            column_P[at_P] += of_step
+
+    def top(self, rows: int) -> list[tuple[Id, int, int, float | None]]:
+        """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None if
+        unscored)."""
+        names = self._table.ids
+        rollouts_P, tokens_P, rewards_P, scored_P = (self._table[name] for name in _SUMS)
+        return [
+            (
+                names[p],
+                int(rollouts_P[p]),
+                int(tokens_P[p]),
+                float(rewards_P[p] / scored_P[p]) if scored_P[p] else None,
+            )
+            for p in np.lexsort((-rollouts_P, -tokens_P))[:rows].tolist()
+        ]
+
+
+class Trackers(Part):
     """Collects data of the steps, and passes them to the trackers of `report_to` at logging steps.
 
     The table counts every rollout since training began, and is saved in checkpoints. `success` is
@@ -65,10 +111,12 @@ class Trackers:
         reports = names and args.logging_strategy != "no" and trainer.accelerator.is_main_process
         return cls(trainer, policy, names, texts_of) if reports else None
 
-    def add(self, batch: Rollouts) -> None:
-        """Adds a step."""
-        self.prompt_costs.add(batch.ids_R, batch.learned_R, batch.lengths_R)
-        self._groups.append((batch.counts_G, batch.belief_R.mean[batch.first_G]))
+    def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
+        if rollouts is not None:
+            self.prompt_costs.add(rollouts.ids_R, rollouts.learned_R, rollouts.lengths_R)
+            predicted_G = rollouts.belief_R.mean[rollouts.first_G]
+            self._groups.append((rollouts.counts_G, predicted_G))
+        return {}
 
     def log(self, step: int) -> None:
         """Passes on the data added since the last call. If a tracker raises, logs one warning and
@@ -99,15 +147,13 @@ class Trackers:
                     )
                 self._warned.add(name)
 
-    def save(self, folder: Path) -> None:
-        """Writes the table's sums into a checkpoint."""
-        save_state(folder / PROMPT_COSTS_FILE, self.prompt_costs.state_dict())
+    def state_dict(self) -> dict[str, Any]:
+        """The table's sums, under the key "trackers"."""
+        return {"trackers": self.prompt_costs.state_dict()}
 
-    def load(self, folder: Path) -> None:
-        """Loads the table's sums. Without them, as after a run without trackers, the table starts
-        empty."""
-        if (folder / PROMPT_COSTS_FILE).exists():
-            self.prompt_costs.load_state_dict(load_state(folder / PROMPT_COSTS_FILE)[0])
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if "trackers" in state:  # else the run had none, and the table starts empty
+            self.prompt_costs.load_state_dict(state["trackers"])
 
 
 def _to_wandb(trainer: Any, shown: _Shown) -> None:
@@ -148,6 +194,23 @@ def _to_tensorboard(trainer: Any, shown: _Shown) -> None:
     writer.add_histogram(f"{_GROUP}predicted", rates, shown.step, bins=histogram_of_rates(rates)[1])
     writer.add_text(f"{_GROUP}most_expensive_prompts", as_markdown(shown.rows), shown.step)
     writer.flush()
+
+
+def histogram_of_counts(counts_G: IntArray) -> tuple[IntArray, FloatArray]:
+    """How many groups G have each size, and the edges of the bins: one bin per size, at most 128
+    bins.
+
+    >>> histogram_of_counts(np.array([2, 2, 4]))
+    (array([2, 0, 1]), array([1.5, 2.5, 3.5, 4.5]))
+    """
+    low, high = int(counts_G.min()), int(counts_G.max())
+    width = -(-(high - low + 1) // 128)
+    return np.histogram(counts_G, bins=np.arange(low, high + 1 + width, width) - 0.5)
+
+
+def histogram_of_rates(rates_G: FloatArray) -> tuple[IntArray, FloatArray]:
+    """How many rates lie in each twentieth of [0, 1], and the edges of these bins."""
+    return np.histogram(rates_G, bins=np.linspace(0, 1, 21))
 
 
 def as_markdown(rows: list[tuple[Any, ...]]) -> str:

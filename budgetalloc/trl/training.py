@@ -7,8 +7,6 @@ from typing import Any
 from budgetalloc.contrib.stored_responses import Reuse
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
-from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
-from budgetalloc.trl.trackers import Trackers
 
 __all__ = ["Rows", "Training"]
 
@@ -25,5 +23,3 @@ class Training:
     # TRL's `_generate_and_score_completions` when training began
     generate: Callable[[Rows], dict[str, Any]]
     reuse: Reuse | None
-    trackers: Trackers | None
-    watch: UnseenPromptsWarning

@@ -16,10 +16,10 @@ from verl.utils.debug import marked_timer
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import UnsupportedError
-from budgetalloc.training.groups import Groups
 from budgetalloc.training.session import rows_to_train_on
 from budgetalloc.verl import transfer_queue
 from budgetalloc.verl.batches import Sessions, rows_to_roll_out
+from budgetalloc.verl.groups import Groups
 from budgetalloc.verl.trainer import MODE, AttachedTrainer, column
 
 __all__ = ["AdaptivePPOTrainer"]
@@ -69,8 +69,6 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
             self._groups.add(of_uid, [self._group] * len(ids))
         else:
             batch = self._batch_for(self.session.request())
-            if candidates == 1:
-                self._watch.check_step(self.session.step.cold_P)
         self._uids = list(self._groups.prompts)
         self._seconds = time.perf_counter() - started
         return batch

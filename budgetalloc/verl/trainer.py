@@ -21,7 +21,6 @@ from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.parts import Host
 from budgetalloc.training.prompt_features import policy_with_features
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.unseen_prompts import UnseenPromptsWarning
 from budgetalloc.verl import transfer_queue
 from budgetalloc.verl.batches import Sessions
 from budgetalloc.verl.compatibility import check_config, check_decisions, check_rounds, check_verl
@@ -60,7 +59,6 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self._rollouts: int = config.data.train_batch_size * self._group
         self.batch: Any = None
         """The record of the last step, a `Rollouts`."""
-        self._watch = UnseenPromptsWarning()
         self._seconds = 0.0
 
     def _init_dataloader(self) -> None:

@@ -81,8 +81,7 @@ print(as_text(run, width=100, unicode=True))
 # Groups whose rewards are all equal give no gradient under GRPO's own baseline.
 
 # %%
-waste = run.waste
-time = waste.over_time(40)
+time = run.over_time(40)
 middle = [(row["first"] + row["last"]) / 2 for row in time]
 KINDS = {"mixed": ("C0", "mixed"), "all_fail": ("C2", "all fail"), "all_pass": ("C5", "all pass")}
 KINDS |= {"tied": ("0.6", "tied"), "single": ("C4", "single rollouts")}
@@ -106,18 +105,18 @@ plt.show()
 # One point per prompt: its mean success over the run, and how many of its rollouts gave no gradient.
 
 # %%
-rate_P = waste.successes_P / waste.rollouts_P
-share_P = waste.wasted_P / waste.rollouts_P
+prompts = run.by_prompt
+rate_P, share_P = prompts.success / prompts.rollouts, prompts.wasted / prompts.rollouts
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
 left.plot(rate_P, share_P, "o", markersize=4, alpha=0.35, color="C0")
 left.set(xlabel="mean success of the prompt over the run", ylabel="share of its rollouts wasted", ylim=(-0.02, 1.02))
-order = np.argsort(-waste.wasted_P)
-right.plot(np.arange(1, len(order) + 1) / len(order), waste.wasted_P[order].cumsum() / waste.wasted, color="C0")
+reached = prompts.wasted.sort_values(ascending=False).to_numpy().cumsum()
+right.plot(np.arange(1, len(reached) + 1) / len(reached), reached / reached[-1], color="C0")
 right.plot([0, 1], [0, 1], color="0.6", linewidth=1)
 right.set(xlabel="share of the prompts, most wasteful first", ylabel="share of the waste", xlim=(0, 1), ylim=(0, 1.01))
 plt.show()
-half = np.searchsorted(waste.wasted_P[order].cumsum(), waste.wasted / 2) + 1
-print(f"half of the waste was in {half} of {len(order)} prompts ({half / len(order):.0%})")
+half = np.searchsorted(reached, reached[-1] / 2) + 1
+print(f"half of the waste was in {half} of {len(reached)} prompts ({half / len(reached):.0%})")
 
 # %% [markdown]
 # The nearer a prompt's mean success is to 0 or 1, the more of its rollouts were wasted. Prompts that the model learned
@@ -126,16 +125,16 @@ print(f"half of the waste was in {half} of {len(order)} prompts ({half / len(ord
 #
 # ## Could success have been predicted?
 #
-# Before each step, a belief from the earlier steps forecasts the success of each rollout. The report has the table;
-# this is the same as a picture:
+# Before each step, a belief from the earlier steps forecasts the success of each rollout, here
+# in tenths of the forecast:
 
 # %%
-tenths = waste.forecast.deciles()
+tenths = run.success_deciles
 figure, axis = plt.subplots(figsize=(5, 3.8))
 axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
 x, y = [row["predicted"] for row in tenths], [row["success"] for row in tenths]
 axis.plot(x, y, color="C0", linewidth=1)
-axis.scatter(x, y, s=[400 * row["rollouts"] / waste.rollouts + 10 for row in tenths], color="C0", zorder=3)
+axis.scatter(x, y, s=[400 * row["rollouts"] / run.rollouts + 10 for row in tenths], color="C0", zorder=3)
 axis.set(xlabel="predicted success of a rollout", ylabel="success that was", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
 plt.show()
 
@@ -146,7 +145,7 @@ plt.show()
 # ## What other policies would have drawn
 
 # %%
-rows = run.replayed.rows
+rows = run.policies
 figure, axes = plt.subplots(1, 2, figsize=(10, 2.8), sharey=True)
 for at, row in enumerate(rows):
     axes[0].plot([row["at_least"], row["at_most"]], [at, at], color="C0", linewidth=7, alpha=0.25)

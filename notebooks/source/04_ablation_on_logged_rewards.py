@@ -31,7 +31,7 @@ import budgetalloc as ba
 from budgetalloc.logs.ledger import read_log  # as `ba.Ledger.read`, which also logs the notes
 from budgetalloc.offline.comparison import compare
 from budgetalloc.offline.worlds import U_SHAPE, Task
-from budgetalloc.report import measure
+from budgetalloc.report import report
 
 SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
@@ -95,9 +95,9 @@ print(dict(ledger.notes))  # what was left out or assumed
 # The file has visits instead of steps, so a visit is read as a step: first all first visits, then all second ones.
 
 # %%
-waste = measure(ledger)
-print({kind: round(share, 3) for kind, share in waste.shares().items() if share})
-rows = pd.DataFrame(waste.over_time(30))
+run = report(ledger, policies=())
+print({kind: round(share, 3) for kind, share in run.kinds.items()})
+rows = pd.DataFrame(run.over_time(30))
 figure, left = plt.subplots(figsize=(6, 3.6))
 middle = (rows["first"] + rows["last"]) / 2
 for kind, color, label in (("mixed", "C0", "mixed"), ("all_fail", "C2", "all fail"), ("all_pass", "C3", "all pass")):

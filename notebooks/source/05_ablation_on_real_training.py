@@ -33,7 +33,6 @@ from budgetalloc.offline.intervals import interval, stratified_interval
 rows = read(BENCHMARK / "results.jsonl")
 mixes = ["u_shape", "hard_tail", "seen_once", "growing"]  # those that all methods were run on
 curves = {mix: collect(rows, mix)[0] for mix in mixes}  # by mix, policy and seed
-curves = {mix: {name: of[name] for name in of if not name.endswith("_0.1")} for mix, of in curves.items()}
 rollouts = collect(rows, mixes[0])[1]
 runs = [len(by_seed) for by_policy in curves.values() for by_seed in by_policy.values()]
 print(f"{len(rows)} runs, {sum(runs)} of them of tuned policies on {len(mixes)} mixes: {', '.join(mixes)}")
@@ -147,8 +146,7 @@ tuned = best_rates(rows, TUNING_SEEDS)
 share = {}
 for row in rows:
     if row["seed"] in TABLE_SEEDS and row["rate"] == tuned.get((row["policy"], row["mix"])):
-        points = [point["mixed_rollouts"] for point in row["curve"][1:]]
-        share.setdefault((row["mix"], row["policy"]), []).append(np.mean(points))
+        share.setdefault((row["mix"], row["policy"]), []).append(row.get("mixed", np.nan))
 figure, axes = plt.subplots(1, len(mixes), figsize=(11, 3.6), sharex=True)
 for axis, mix in zip(axes, mixes, strict=True):
     names = list(curves[mix])
@@ -182,12 +180,14 @@ import warnings
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # a bar of widgets, which nobody needs here
 
+from train import train
+
 import budgetalloc as ba
-from budgetalloc.cli.testbed.train import train
+from budgetalloc.cli.testbed import skills
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 STEPS = 4 if SMALL else 60
-SIZES = {"pool_per_skill": 8, "held_out_per_skill": 1} if SMALL else {}
+SIZES = {"rows": skills.pool(8), "held_out_rows": skills.held_out(1)} if SMALL else {}
 live = {}
 for name, policy, rate in (("uniform", ba.uniform(seed=0), 3e-4), ("adaptive", ba.adaptive(seed=0), 3e-4)):
 
@@ -219,7 +219,7 @@ plt.show()
 #
 #     python benchmarks/learning/run.py --tune --policy mine     # learning rates, on seeds of their own
 #     python benchmarks/learning/run.py --policy mine            # seeds 0 to 4
-#     python benchmarks/learning/table.py                        # tables and pictures
+#     python benchmarks/learning/verdict.py --policy mine        # compared with uniform, mix by mix
 #
 # **What this does not show.** The models are tiny and the tasks are made up; the ranking of policies may differ for
 # your model and data.

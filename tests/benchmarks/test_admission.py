@@ -29,13 +29,6 @@ def test_first_come_first_trained_loses_the_slow_prompts(correlation):
     assert trained[slowest] < 0.02 * planned[slowest]
 
 
-def test_several_plans_at_once_are_faster_than_one():
-    engines = Engine(0.9), Engine(0.9)
-    in_order(engines[0], 5_000)
-    in_order(engines[1], 5_000, most=1)
-    assert engines[1].now > 3 * engines[0].now
-
-
 def test_a_time_out_costs_rows_of_the_slow_prompts_and_no_group():
     planned, trained, _ = in_order(Engine(0.9, timeout=3.0), 20_000)
     lost = (planned - trained).sum(axis=0)
@@ -58,11 +51,6 @@ def test_the_learning_curve_does_not_depend_on_the_correlation():
     means = np.array([[learn(each, 60, seed)[0].mean() for seed in range(4)] for each in CORRELATIONS])
     noise = means.std(axis=1, ddof=1).mean() / 2
     assert np.ptp(means.mean(axis=1)) < 3 * noise
-
-
-def test_lost_rollouts_are_counted_by_the_session():
-    _, lost = learn(0.9, 10, seed=0, timeout=1.5)
-    assert 0 < lost < 10 * BATCH
 
 
 def test_the_table_of_the_docs_is_what_the_command_prints():

@@ -25,12 +25,6 @@ def test_a_belief_that_cannot_follow_lags():
     assert abs(fast) < 0.06
 
 
-def test_the_table_has_a_row_for_each_estimator():
-    world = belief_errors.World(np.full((3, 300), 0.5), TEXTS)
-    rows = list(belief_errors.lines({"u_shape": world}))[2:]
-    assert [row.split(" | ")[1] for row in rows] == list(belief_errors.estimators(world))
-
-
 @pytest.mark.slow
 def test_rates_of_a_real_run_are_recorded_once(tmp_path, monkeypatch):
     pytest.importorskip("trl")

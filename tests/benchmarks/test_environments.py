@@ -18,33 +18,12 @@ def test_pools_have_the_sizes_and_share_no_prompt_with_the_held_out():
     assert not {row["prompt_id"] for row in rows} & {row["prompt_id"] for row in held}
 
 
-def test_solved_and_slow_ask_for_different_operations_of_one_letter():
-    assert env.answer("d2041=") == "4210"  # sorted down
-    assert env.answer("d1042=") == "0421"  # rotated left
-    assert skills.answer("d1042=") == "4210"
-    assert env.answer("m1042=") == skills.answer("m1042=") == "2153"
-
-
 def test_the_reward_is_the_answer_and_a_coin_where_nothing_can_be_learned():
     reward = env.make_reward(0)
     ids = [skills.prompt_id(text) for text in ("d2041=", "d1042=", "d1042=")]
     assert reward(["4210", "0421", "4210"], ids) == [1.0, 1.0, 0.0]
     coins = reward(["1042"] * 4000, [skills.prompt_id("z1042=")] * 4000)
     assert sum(coins) / 4000 == pytest.approx(0.12, abs=0.03)
-
-
-def test_the_table_pairs_the_seeds_that_all_policies_have():
-    def row(policy, seed, shift):
-        end = dict.fromkeys(env.LEARNABLE, 0.5 + shift + seed / 100)
-        return {"policy": policy, "seed": seed, "steps": env.STEPS, "curve": [0.4, 0.5 + shift], "end": end}
-
-    rows = [row(name, seed, 0.2 * (name == "learn")) for name in env.POLICIES for seed in (3, 4)]
-    assert next(env.lines(rows[:-1])).startswith("1 seeds")
-    text = "\n".join(env.lines(rows))
-    assert text.startswith("2 seeds")
-    assert "0.200 (0.200 to 0.200)" in text
-    assert "`learn` less `even` by environment: solved +0.200" in text
-    assert next(env.lines(rows[:3])) == "No seed of the table has runs of all policies yet."
 
 
 def test_the_page_has_the_figures_of_the_table():

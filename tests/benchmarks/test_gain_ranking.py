@@ -22,11 +22,3 @@ def test_the_table_of_the_docs_is_what_the_command_prints():
             assert column.strip() == lines[figure].split("|")[2].strip().replace("+", ""), figure
     assert printed[0]["foreseen"] == "| foreseen | 0 on every mix |"
     assert [len(of_mixes) for of_mixes in runs.values()] == [12, 12]
-
-
-def test_a_figure_that_ranks_the_gains_has_a_rho_of_one():
-    figures = dict.fromkeys(gain_ranking.FIGURES, 0.0)
-    runs = [figures | {"gain": at / 10, "wasted": at, "success": -at} for at in range(6)]
-    lines = gain_ranking.ranked(runs, draws=50)
-    assert lines[1] == "| wasted | +1.00 (+1.00 to +1.00) |"
-    assert lines[-1] == "| success | -1.00 (-1.00 to -1.00) |"

@@ -9,14 +9,9 @@ import operations
 import pytest
 from gradings import (
     composite,
-    edit_distance,
     edits,
     erring,
-    is_mislabelled,
-    mislabelled,
     noisy_score,
-    partial,
-    share_right,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,31 +30,11 @@ def pay(reward: Any, texts: list[str], step: int = 0) -> list[float]:
     return paid
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("4071", 1.0), ("4017", 0.5), ("", 0.0), ("407", 0.75), ("40719", 0.8), ("x4071", 0.0)]
-)
-def test_share_of_right_characters(text: str, expected: float) -> None:
-    assert share_right(text, "4071") == expected
-
-
-def test_partial_credit_is_whole_for_the_right_answer_only() -> None:
-    (reward,) = partial(operations).functions(0)
-    assert pay(reward, RIGHT) == [1.0] * len(RIGHT)
-    assert max(pay(reward, [text + "0" for text in RIGHT])) == 0.8
-    assert set(pay(reward, [text[0] + "xxx" for text in RIGHT])) == {0.25}
-
-
 @given(st.text("ab", max_size=6), st.text("ab", max_size=6), st.text("ab", max_size=6))
 def test_edits_are_a_distance(a: str, b: str, c: str) -> None:
     assert edits(a, b) == edits(b, a) <= edits(a, c) + edits(c, b)
     assert (edits(a, b) == 0) == (a == b)
     assert abs(len(a) - len(b)) <= edits(a, b) <= max(len(a), len(b))
-
-
-def test_the_edit_distance_is_paid_with_a_minus() -> None:
-    (reward,) = edit_distance(operations).functions(0)
-    assert pay(reward, RIGHT) == [0.0] * len(RIGHT)
-    assert pay(reward, ["", *RIGHT[1:]])[0] == -4.0
 
 
 def test_the_judge_prefers_right_answers_on_average_and_is_reproducible() -> None:
@@ -102,9 +77,9 @@ def test_a_verifier_errs_in_its_share_of_cases_reproducibly_and_anew_at_each_ste
 def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
     pytest.importorskip("trl")
     from mixes import MIXES
+    from train import train  # of benchmarks/learning
 
     import budgetalloc as ba
-    from budgetalloc.cli.testbed.train import train
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     mix = MIXES[name]
@@ -119,7 +94,8 @@ def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
         attach,
         seed=1,
         language=mix.language,
-        grading=mix.grading,
+        reward_funcs=mix.grading.functions(1),
+        reward_weights=list(mix.grading.weights),
         rows=mix.rows(1),
         held_out_rows=mix.held_out()[::10],
         **small,
@@ -128,7 +104,6 @@ def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
     assert run.curve[0].expected == plain.curve[0].expected
     assert run.curve[-1].rollouts == 128
     assert any(loss != 0 for loss in run.losses)
-    assert (run.curve[-1].baseline_error is None) == (name != "erring")
     paid = {round(float(reward), 6) for reward in attached[0].batch.rewards_R}
     possible = {
         "partial": {0.0, 0.25, 0.5, 0.75, 1.0},
@@ -139,15 +114,6 @@ def test_real_steps_measure_success_and_not_the_reward(name: str) -> None:
     }.get(name, paid)
     assert paid <= possible
     assert len(paid) > 2 or name in ("composite", "erring")
-
-
-def test_mislabelled_prompts_always_fail_and_the_others_are_graded_as_ever() -> None:
-    (reward,) = mislabelled(operations, 0.5).functions(0)
-    paid = pay(reward, RIGHT)
-    assert paid == [0.0 if is_mislabelled(x, 0.5) else 1.0 for x in IDS]
-    assert {0.0, 1.0} == set(paid)
-    assert pay(reward, ["none"] * len(RIGHT)) == [0.0] * len(RIGHT)
-    assert np.mean([is_mislabelled(x, 0.85) for x in range(10_000)]) == pytest.approx(0.85, abs=0.02)
 
 
 def test_a_schedule_gets_stricter_and_its_bonus_fades() -> None:

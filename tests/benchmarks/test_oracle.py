@@ -9,16 +9,6 @@ from mixes import MIXES
 from budgetalloc.cli.testbed import skills
 
 
-@pytest.mark.slow
-def test_the_baseline_of_a_run_with_the_oracle_is_the_true_rate():
-    row = run.run(("oracle", "u_shape", 3e-4, 0, 2))
-    last = row["curve"][-1]
-    assert last["rollouts"] == 2 * run.ROLLOUTS
-    assert last["baseline_error"] < 1e-3  # `adaptive` has about 0.1 here
-    plain = run.run(("adaptive", "u_shape", 3e-4, 0, 2))
-    assert plain["curve"][-1]["baseline_error"] > 0.02
-
-
 class Trainer:
     model = processing_class = None
 
@@ -38,17 +28,6 @@ def test_prompts_that_are_no_candidates_get_no_rollouts(monkeypatch):
     counts_P = step.request()
     assert counts_P.sum() == 256
     assert not counts_P[mean_P > 0.9].any()
-
-
-def test_coins_have_the_rate_of_a_coin(monkeypatch):
-    monkeypatch.setattr(oracle, "probability", lambda model, tokenizer, texts, answers: [0.25] * len(texts))
-    rows = MIXES["u_shape"].rows(0)
-    exact = oracle.Exact(Trainer(), MIXES["u_shape"], rows, 0)
-    ids = [int(row["prompt_id"]) for row in rows]
-    trap_P = np.array([skills.is_trap(x) for x in ids])
-    mean_P = exact.belief(ids).mean
-    assert mean_P[trap_P] == pytest.approx(0.5)
-    assert mean_P[~trap_P] == pytest.approx(0.25)
 
 
 def test_a_damaged_oracle_is_late_or_noisy(monkeypatch):

@@ -40,12 +40,3 @@ def test_no_prediction_has_seen_its_own_or_a_later_visit():
     alpha, beta = predict_features.predictions(BetaEstimator(prior=(1, 1)), log, seen=2)
     assert (alpha == 1 + 2 * log.visit_G).all()
     assert (beta == 1).all()
-
-
-def test_the_interval_is_over_prompts():
-    """Groups of one prompt are alike: 20 prompts of 50 equal groups are 20 observations, not 1,000."""
-    level = np.random.default_rng(0).normal(size=20)
-    mean, low, high = predict.mean_over_prompts(np.repeat(level, 50), np.repeat(np.arange(20), 50))
-    assert mean == pytest.approx(level.mean())
-    assert high - low == pytest.approx(2 * 2.093 * level.std(ddof=1) / math.sqrt(20), rel=1e-3)
-    assert predict.mean_over_prompts(np.ones(6), np.array([0, 0, 0, 1, 1, 2])) == (1.0, 1.0, 1.0)

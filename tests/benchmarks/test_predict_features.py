@@ -17,19 +17,6 @@ def test_texts_that_tell_help_and_shuffled_ones_do_not():
     assert all(early[name] > early["floor"] for name in early if name != "floor")
 
 
-def test_all_rollouts_are_seen_if_eight_are():
-    log, _ = predict_features.synthetic(prompts=20, visits=3)
-    estimator = ba.BetaEstimator(prior=(0.5, 0.5))
-    predict_features.predictions(estimator, log, 8)
-    total_P = np.bincount(log.prompt_G, log.successes_G)
-    assert (estimator.belief(range(20)).alpha_P - 0.5).tolist() == pytest.approx(total_P.tolist())
-
-
-def test_the_floor_is_the_variance_within_groups():
-    log = predict_features.Log(*np.array([[0, 1], [0, 0], [4, 8], [8, 8]]))
-    assert predict_features.floor(log) == pytest.approx([2 / 7, 0.0])
-
-
 def test_without_the_data_a_synthetic_log_is_scored(tmp_path, capsys):
     predict_features.main(["--data", str(tmp_path)])
     out = capsys.readouterr().out
@@ -50,25 +37,3 @@ def test_the_gaussian_process_is_bayes_rule_for_one_prompt_and_shares_by_text():
     assert abs(other) < 0.7 * abs(like)
     belief = process.belief([0, 2])
     assert belief.alpha_P[0] + belief.beta_P[0] > belief.alpha_P[1] + belief.beta_P[1]  # the visited one is surer
-
-
-def test_the_kalman_filter_moves_log_odds_by_the_gain_of_its_variances():
-    kalman = predict_features.Kalman()
-    kalman.observe([5] * 8, np.array([1.0] * 3 + [0.0] * 5))
-    rate, prior = 3.5 / 9, kalman.START
-    noise = 1 / (9 * rate * (1 - rate))
-    mean, variance = kalman.state[5]
-    assert mean == pytest.approx(prior / (prior + noise) * np.log(rate / (1 - rate)))
-    assert variance == pytest.approx(prior * noise / (prior + noise))
-    kalman.tick()
-    assert kalman.state[5][1] == pytest.approx(variance + kalman.WALK)
-    assert kalman.belief([6]).mean == pytest.approx([0.5])
-
-
-def test_the_nearest_prompts_are_those_whose_texts_are_alike():
-    nearest = predict_features.Nearest(ba.Features.of_texts(range(40), ["add 1", "sort b"] * 20), list(range(40)))
-    assert nearest.belief([0]).mean.tolist() == [0.5]
-    nearest.observe([0] * 4 + [1] * 4 + [2] * 4, np.repeat([1.0, 0.0, 1.0], 4))
-    like, other = nearest.belief([4, 5]).mean
-    assert like > 0.8
-    assert other < 0.4

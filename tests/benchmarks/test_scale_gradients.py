@@ -66,26 +66,6 @@ def test_a_steps_gradient_is_the_advantages_times_gradients_of_its_rollouts():
     assert square == pytest.approx(float(step_D @ step_D), rel=1e-5)
 
 
-def test_a_rollout_with_the_rate_as_baseline_points_along_the_gradient():
-    """Two prompts share one direction: the efficiency is that worked out by hand."""
-    rewards_PS = np.tile(np.r_[np.ones(8), np.zeros(8)], (2, 1))
-    gradient_R = np.where(rewards_PS.ravel() > 0, 1.0, -1.0)
-    world = World(rewards_PS, np.ones((2, 16)), np.outer(gradient_R, gradient_R), np.array(["a", "b"]))
-    towards, square = world.gradient(np.arange(16), rewards_PS[0] - 0.5)
-    assert towards == pytest.approx({"success": 0.25, "pass@8": 0.25 * 8 * 0.5**7})  # dp = 1/2 each
-    assert square == pytest.approx(0.25)
-
-
-def test_the_efficiency_is_the_signal_squared_over_the_mean_square(monkeypatch):
-    seen = [({"success": 3.0, "pass@8": -2.0}, 10.0), ({"success": 1.0, "pass@8": 0.0}, 6.0)]
-    monkeypatch.setattr(gradients, "steps", lambda world, name, seed, count: iter(seen))
-    monkeypatch.setattr(gradients, "PARTS", ((0, 1), (0, 2)))
-    world = World(np.ones((2, 16)), np.ones((2, 16)), np.eye(32), np.array(["a", "b"]))
-    found = gradients.efficiencies([world], "adaptive", [0, 1])
-    assert found["success"] == pytest.approx([9 / 10, 4 / 8])
-    assert found["pass@8"] == pytest.approx([-4 / 10, -1 / 8])
-
-
 def test_all_policies_are_compared_with_uniform_groups_of_8(sampled, capsys, monkeypatch):
     arrays = np.load(sampled)
     assert arrays["rewards_PS"].shape == (24, SAMPLES)

@@ -43,26 +43,6 @@ def test_the_same_tokens_as_without_it(model, sampled):
     assert read[:2] == [3 * 3, 5]  # three prompts without their last token, then that token of all rows
 
 
-def test_different_rows_are_left_to_generate(model):
-    ids = torch.tensor([[5, 6], [6, 5]])
-    torch.manual_seed(3)
-    plain = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=4, do_sample=False)
-    lighter.share_prefill(model)
-    same = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=4, do_sample=False)
-    assert same.tolist() == plain.tolist()
-
-
-def test_only_the_upper_layers_have_gradients(model):
-    lighter.freeze_lower(model, 1 / 3)
-    model(**batch(), labels=batch()["input_ids"]).loss.backward()
-    trained = {
-        name.split(".")[2] for name, value in model.named_parameters() if value.grad is not None and "layers" in name
-    }
-    assert trained == {"4", "5"}
-    assert model.model.embed_tokens.weight.grad is None
-    assert model.model.norm.weight.grad is not None
-
-
 def test_a_cut_vocabulary_leaves_tokens_and_logits_of_the_texts(model, tmp_path):
     texts = ["What is 12 + 30?\n", "What is 4 * 17?\n"]
     backend = Tokenizer(BPE())

@@ -17,6 +17,7 @@ import yaml
 
 import budgetalloc as ba
 from budgetalloc.cli.__main__ import main
+from budgetalloc.cli.commands.demo import headline
 from budgetalloc.cli.commands.recipe import RECIPES, text_of
 from budgetalloc.cli.testbed.skills import WEIGHTS, answer, pool, skill_of
 from budgetalloc.methods.table import METHODS
@@ -88,9 +89,6 @@ def test_demo_end_to_end(tmp_path, capsys):
     [(0.7, "Adaptive did not reach"), (0.9, "Adaptive reached uniform's final success of 0.800 after")],
 )
 def test_the_demo_says_whoever_wins_that_one_seed_is_no_measurement(ends, begins):
-    pytest.importorskip("trl")
-    from budgetalloc.cli.testbed.demo import headline
-
     curves = {
         name: [SimpleNamespace(success=0.4, rollouts=0), SimpleNamespace(success=end, rollouts=512)]
         for name, end in (("uniform", 0.8), ("adaptive", ends))
@@ -110,18 +108,8 @@ def test_methods_prints_a_table_of_every_method(capsys):
         assert all(word in " ".join(lines) for word in method.formula.split())
 
 
-def test_methods_as_json(capsys):
-    rows = {row["name"]: row for row in json.loads(said(capsys, "methods", "--json")[1])}
-    assert list(rows) == [method.name for method in METHODS]
-    assert rows["adaptive"]["needs"]["baseline"] == "posterior"
-    assert rows["ar3po"]["needs"]["rounds"] is True
-    assert rows["vade"]["source"] == "arXiv 2511.18902"
-
-
-@pytest.mark.parametrize("command", ["methods", "report LOG --no-replay", "replay LOG --seeds 1"])
-def test_a_pipe_that_closes_is_quiet(command, log):
-    words = command.replace("LOG", str(log)).split()
-    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+def test_a_pipe_that_closes_is_quiet():
+    with subprocess.Popen([*COMMAND, "methods"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         run.stdout.close()
         assert run.stderr.read() == b""
     assert run.returncode == 0
@@ -140,12 +128,6 @@ def test_the_help_says_what_to_type(capsys):
         assert all(line.startswith(f"budgetalloc {command}") for line in examples)
 
 
-def test_without_a_command_the_help_is_the_error(capsys):
-    status, text, errors = said(capsys)
-    assert (status, text) == (2, "")
-    assert errors.startswith("usage: budgetalloc")
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -155,7 +137,6 @@ def test_without_a_command_the_help_is_the_error(capsys):
         (["report", "LOG", "--steps", "-3"], "argument --steps: "),
         (["replay", "LOG", "--rollouts", "1.5"], "argument --rollouts: '1.5': use a whole number"),
         (["report", "LOG", "--reward", "a=b"], "argument --reward: 'a=b': use a number as the weight, such as a=0.5"),
-        (["report", "LOG", "--kind", "verll"], "argument --kind: invalid choice: 'verll'"),
         (["recipe", "a", "b"], "unrecognized arguments: b"),
         (["report", "LOG", "--seeds", "9" * 5000], "use a whole number from 1 to 10,000"),
         (["report", "LOG", "--workers", "1025"], "argument --workers: '1025': use a whole number from 1 to 1,024"),
@@ -176,41 +157,33 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
     [
         (["report", "NONE"], "there is no such file or folder"),
         (["replay", "EMPTY"], "EMPTY"),
-        (["report", "SEVERAL"], "holds 2 logs. Give one of them, or kind=:"),
+        (["report", "SEVERAL"], "holds 2 logs. Give one of them:"),
         (["report", "LOG", "--policy", "unifrm"], "policy 'unifrm' is unknown, did you mean uniform?"),
-        (["replay", "LOG", "--policy", "dump"], "dump takes domain_of as a function"),
-        (["report", "LOG", "--policy", "sec"], "sec takes domain_of as a function"),
+        (["replay", "LOG", "--policy", "dump"], "needs the function domain_of="),
         (["replay", "LOG", "--steps", "999"], "the log has 768"),
         (["replay", "LOG", "--rollouts", "1000000"], "1000000 rollouts a step: the whole log has 768"),
         (["replay", "LOG", "--reward-range", "1", "0"], "reward_range=(1.0, 0.0)"),
         (["replay", "LOG", "--config", "NONE"], "No such file or directory"),
-        (["replay", "LOG", "--config", "BAD"], "bad.yaml: budget.rolouts: unknown key, did you mean rollouts?"),
-        (["replay", "LOG", "--config", "PACED"], "pacing: the first 99 steps spend"),
+        (["replay", "LOG", "--config", "BAD"], "bad.yaml: rolouts= is no option"),
+        (["replay", "LOG", "--config", "PACED"], "the log has 768"),
         (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing in"),
-        (
-            ["replay", "LOG", "--config", "FEATURES"],
-            "f.yaml: callback.features: a log does not hold",
-        ),
-        (["replay", "LOG", "--config", "QUOTAS"], "q.yaml: callback.quotas: a log does not say the domain"),
-        (["replay", "LOG", "--config", "COST"], "c.yaml: callback.cost: a replay counts rollouts"),
-        pytest.param(["demo", "--config", "PACED"], "TRL generates 256 rollouts", marks=pytest.mark.slow),
-        (["demo", "--config", "BAD"], "bad.yaml: budget.rolouts"),
+        (["replay", "LOG", "--config", "COST"], "c.yaml: callback.cost: a replay has neither domains, nor costs"),
+        pytest.param(["demo", "--config", "PACED"], "its budget varies over the run", marks=pytest.mark.slow),
+        (["demo", "--config", "BAD"], "bad.yaml: rolouts= is no option"),
         (["demo", "--config", "NONE"], "No such file or directory"),
         (["demo", "--config", "FOLDER"], "Is a directory"),
     ],
 )
 def test_an_error_is_one_line_and_status_1(words, text, log, tmp_path, capsys):
     (tmp_path / "bad.yaml").write_text("policy: uniform\nbudget: {rolouts: 64}\n")
-    (tmp_path / "f.yaml").write_text("callback: {features: text}\n")
-    (tmp_path / "q.yaml").write_text("callback: {domain: subject, quotas: {math: [0.3, 0.5]}}\n")
     (tmp_path / "c.yaml").write_text("callback: {cost: tokens}\n")
     (tmp_path / "EMPTY").write_text("")
     (tmp_path / "several").mkdir()
     for name in ("one.jsonl", "other.jsonl"):
         (tmp_path / "several" / name).write_bytes(log.read_bytes())
     names = {"LOG": log, "PACED": ROOT / "configs" / "paced.yaml", "FOLDER": tmp_path}
-    files = {"NONE": "none", "BAD": "bad.yaml", "EMPTY": "EMPTY", "SEVERAL": "several", "FEATURES": "f.yaml"}
-    names |= {key: tmp_path / file for key, file in (files | {"QUOTAS": "q.yaml", "COST": "c.yaml"}).items()}
+    files = {"NONE": "none", "BAD": "bad.yaml", "EMPTY": "EMPTY", "SEVERAL": "several", "COST": "c.yaml"}
+    names |= {key: tmp_path / file for key, file in files.items()}
     status, out, errors = said(capsys, *[names.get(word, word) for word in words])
     assert (status, out) == (1, "")
     assert errors.startswith(f"budgetalloc {words[0]}: ")
@@ -230,15 +203,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "folder", "missing"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["report", "FILE", "--no-replay"],
-        ["replay", "FILE"],
-        ["replay", "LOG", "--seeds", "1", "--config", "FILE"],
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("words", [["replay", "FILE"], ["replay", "LOG", "--seeds", "1", "--config", "FILE"]])
 def test_a_file_that_cannot_be_read_is_one_line_and_status_1(words, name, log, tmp_path, capsys):
     if name in HOSTILE:
         (tmp_path / name).write_bytes(HOSTILE[name])
@@ -266,28 +231,11 @@ def test_what_is_missing_is_named_with_how_to_install_it(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("command", ["methods"])
 @pytest.mark.slow
-def test_commands_need_the_core_only(command):
-    run = without_extras([command])
-    assert run.returncode == 0, run.stderr
-    assert "uniform" in run.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["report", "replay"])
-def test_a_log_without_pandas_names_the_extra(log, command):
-    run = without_extras([command, str(log)])
+def test_a_log_without_pandas_names_the_extra(log):
+    run = without_extras(["report", str(log)])
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (1, "", 1)
     assert "ba.Ledger needs pandas" in run.stderr
-    assert "pip install 'budgetalloc[logs]'" in run.stderr
-
-
-@pytest.mark.slow
-def test_several_processes_without_joblib_name_the_extra(log):
-    run = without_extras(["replay", str(log), "--workers", "2"])
-    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (1, "", 1)
-    assert "workers=2 needs joblib" in run.stderr
     assert "pip install 'budgetalloc[logs]'" in run.stderr
 
 
@@ -317,7 +265,7 @@ def test_report_says_what_is_true_of_the_log(log, tmp_path, capsys):
     status, out, errors = said(capsys, "report", log, "--json", *words)
     answer = json.loads(out)
     assert (status, errors) == (0, f"Written: {page}\n")
-    assert (answer["version"], answer["kind"], answer["rollouts"]) == (2, "ledger", 12 * 64)
+    assert (answer["version"], answer["kind"], answer["rollouts"]) == (3, "ledger", 12 * 64)
     assert (answer["share_all_fail"], answer["share_all_pass"], answer["share_mixed"]) == (0.25, 0.25, 0.5)
     assert answer["wasted_tokens"] == 12 * 32 * 10
     assert [row["policy"] for row in answer["policies"]] == ["uniform", "knapsack"]
@@ -353,7 +301,7 @@ def test_replay_of_uniform_draws_the_log_again(log, capsys):
     assert (uniform["mixed"], uniform["modelled"], uniform["mixed_diff"]) == (8.0, 0.0, 0.0)
     assert knapsack["mixed_diff"] == knapsack["mixed"] - 8.0
     assert knapsack["mixed_rollouts"] > uniform["mixed_rollouts"]
-    assert answer["settings"]["knapsack"]["estimator"]["discount"] == 0.9
+    assert answer["settings"]["knapsack"]["policy"].startswith("knapsack(value=mixed_group, belief='posterior'")
 
 
 def test_replay_in_words_holds_the_table_and_its_limits(log, capsys):
@@ -375,8 +323,8 @@ def test_replay_takes_policy_and_budget_from_the_file_and_what_is_typed_from_the
     answer = replayed(capsys, log, "--config", path, "--steps", 2)
     assert [row["policy"] for row in answer["policies"]] == ["uniform", "knapsack"]
     assert answer["step"] == {"rollouts": 32, "prompts": 8}
-    assert answer["settings"]["uniform"]["budget"]["cap"] == answer["settings"]["knapsack"]["budget"]["cap"] == 6
-    assert answer["settings"]["knapsack"]["callback"]["candidates"] == 2
+    assert [each["cap"] for each in answer["settings"].values()] == [6, 6]
+    assert answer["settings"]["knapsack"]["candidates"] == 2
     typed = ["--rollouts", 16, "--prompts", 4, "--policy", "knapsack"]
     answer = replayed(capsys, log, "--config", path, "--steps", 2, *typed)
     assert [row["policy"] for row in answer["policies"]] == ["knapsack", f"knapsack ({path})"]
@@ -437,9 +385,9 @@ def test_recipes_are_listed_and_printed(capsys):
     status, out, errors = said(capsys, "recipe")
     assert (status, errors) == (0, "")
     assert [line.split()[0] for line in out.split("\n\n")[0].splitlines()] == list(RECIPES)
-    for name, recipe in RECIPES.items():
+    for name, file in RECIPES.items():
         status, out, errors = said(capsys, "recipe", name)
-        assert (status, out, errors) == (0, (ROOT / recipe.file).read_text(), "")
+        assert (status, out, errors) == (0, (ROOT / file).read_text(), "")
     status, out, errors = said(capsys, "recipe", "trll")
     assert (status, out, errors.count("\n")) == (1, "", 1)
     assert "'trll': no such recipe. The recipes are first_run, trl, " in errors
@@ -449,12 +397,12 @@ def test_every_script_and_every_configuration_is_a_recipe():
     """A wheel has no other way to the files of integrations/ and configs/."""
     scripts = [path for kind in ("py", "sh", "yaml") for path in (ROOT / "integrations").rglob(f"*.{kind}")]
     files = {path.relative_to(ROOT).as_posix() for path in [*scripts, *(ROOT / "configs").iterdir()]}
-    assert files == {recipe.file for recipe in RECIPES.values()}
+    assert files == set(RECIPES.values())
 
 
 def test_a_recipe_in_the_package_is_before_one_in_the_clone(monkeypatch, tmp_path):
     """In a wheel the two folders are in budgetalloc/cli/recipes."""
-    file = tmp_path / "cli/recipes" / RECIPES["trl"].file
+    file = tmp_path / "cli/recipes" / RECIPES["trl"]
     file.parent.mkdir(parents=True)
     file.write_text("from the wheel\n")
     monkeypatch.setattr("budgetalloc.cli.commands.recipe.__file__", str(tmp_path / "cli/commands/recipe.py"))
@@ -495,17 +443,16 @@ def test_a_shell_completes_commands_and_policies(log):
 
 @pytest.mark.slow
 def test_the_demo_says_before_it_trains_that_it_cannot_draw(tmp_path, capsys, monkeypatch):
-    from budgetalloc.cli.testbed import demo
-    from budgetalloc.cli.testbed.curve import CurvePoint
+    from budgetalloc.cli.testbed import train as module
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     told = []
 
     def train(*_, **__):
         told.append(capsys.readouterr().err)
-        return SimpleNamespace(curve=[CurvePoint(**dict.fromkeys(CurvePoint.__dataclass_fields__, 1))])
+        return [module.Point(*[1] * len(module.Point._fields))]
 
-    monkeypatch.setattr(demo, "train", train)
+    monkeypatch.setattr(module, "train", train)
     status, out, errors = said(capsys, "demo", "--steps", 1, "--out", tmp_path / "out")
     assert (status, errors) == (0, "")
     assert "pip install 'budgetalloc[logs]'" in told[0]
@@ -543,7 +490,7 @@ def test_recipe_names_a_mistake_in_its_file(recipe, tmp_path, monkeypatch):
     path = tmp_path / "mine.yaml"
     monkeypatch.setattr(sys, "argv", ["train.py", str(path)])
     path.write_text("policy: adaptive\nmodel: m\ndataset: d\ncallbak: {}\n")
-    with pytest.raises(SystemExit, match="callbak: unknown key, did you mean callback"):
+    with pytest.raises(SystemExit, match="callbak: unknown section, did you mean callback"):
         recipe.main()
     path.write_text("policy: adaptive\nmodel: m\ndataset: d\ngrpo: {max_step: 3}\n")
     with pytest.raises(TypeError, match="unexpected keyword argument 'max_step'"):

@@ -287,11 +287,14 @@ class TestBudget:
         assert (np.diff(weighed_P[order]) >= -1e-9 * each_P.mean()).all()
         assert weighed_once_P * each_P == pytest.approx(once_P * weighed_P)  # the prompt's part of the cost stays
 
-    @pytest.mark.parametrize("numbers", [[1.0], [5.0, 0, 0, 0, 0], [-1.0, 0, 0, 0, 0], [np.nan, 0, 0, 0, 0]])
-    def test_a_damaged_state_is_refused(self, numbers):
+    @pytest.mark.parametrize(
+        "change", [{"price": 5.0}, {"spent": -1.0}, {"price": np.nan}, {"steps": -1}, {"over": "x"}]
+    )
+    def test_a_damaged_state_is_refused(self, change):
         costs = Costs("tokens", 5.0)
-        with pytest.raises(StateError, match="no budget in cost"):
-            costs.load_state_dict(costs.state_dict() | {"costs/budget": np.array(numbers)})
+        state = costs.state_dict()
+        with pytest.raises(StateError, match="CostBudget"):
+            costs.load_state_dict(state | {"costs/budget": state["costs/budget"] | change})
         assert costs.budget == CostBudget(5.0)
 
     @pytest.mark.parametrize(

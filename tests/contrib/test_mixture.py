@@ -1,14 +1,27 @@
-"""The settings of a mixture, shares within quotas, and the bound on how long a fall stays unseen."""
+"""Mixtures: settings, shares within quotas, how long a fall stays unseen, and the state of a run."""
 
+import json
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from domain_steps import begun
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budgetalloc import InputError
-from budgetalloc.contrib.mixture import Mixture, check_mixture, shares_within, steps_to_see_fall
+import budgetalloc as ba
+from budgetalloc import InputError, Needs, StateError
+from budgetalloc.contrib.mixture import (
+    Mixture,
+    MixtureState,
+    check_mixture,
+    mixed_quotas,
+    shares_within,
+    steps_to_see_fall,
+)
+from budgetalloc.contrib.mixture_rules import DomainStep
+from budgetalloc.policies.adaptive import uniform_groups
+from budgetalloc.policies.bounds import Bounds
 
 parts = st.lists(
     st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6
@@ -45,6 +58,10 @@ def test_the_bound_holds_for_0_and_1_by_the_exact_binomial(fall, solved, probes,
     assert unseen > miss**6  # and it is not far from needed
 
 
+def test_a_fall_to_nothing_is_seen_at_once():
+    assert steps_to_see_fall(1.0, 1) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -71,3 +88,100 @@ def test_a_bad_mixture_is_refused(bad):
 def test_every_form_of_a_mixture():
     assert check_mixture(None) is None
     assert check_mixture(Mixture("adept", 0.1)) == check_mixture({"rule": "adept", "probe": 0.1})
+
+
+# --- the state of a run ---
+
+
+SIZES = {"math": 40, "code": 20, "chat": 3, None: 5}
+DOMAIN_OF = {f"{domain}-{k}": domain for domain, size in SIZES.items() for k in range(size)}
+
+
+def learned(quotas, seed, steps=3):
+    """Teaches the mixture steps of random rewards, whose rates differ by domain."""
+    rng, names = np.random.default_rng(seed), list(quotas.domain_of)
+    place_P = quotas.places_of(names)
+    rate_D = rng.random(4)
+    for _ in range(steps):
+        at_R = rng.integers(0, len(names), 64)
+        success_R = (rng.random(64) < rate_D[place_P[at_R]]).astype(float)
+        n_P, s_P = np.bincount(at_R, minlength=len(names)), np.bincount(at_R, success_R, minlength=len(names))
+        ones_P, ones_R = np.ones(len(names)), np.ones(64)
+        quotas.mixture.observe(
+            DomainStep(
+                *(place_P, s_P, n_P.astype(float), ones_P, ones_P / 2),
+                *(place_P[at_R], success_R, 0 * ones_R, 0 * ones_R, ones_R, ones_R / 2, rng.random(64)),
+            )
+        )
+    return quotas
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["learn", "adept"]),
+    st.sampled_from(["all", 2, 4]),
+    st.sampled_from([(1, 1), (2, 1), (4, 1), (1, 4), (8, 8)]),
+)
+def test_every_step_spends_its_rollouts_near_the_shares(seed, rule, candidates, sizes):
+    """Three prompts of chat hold at most 24 rollouts: their share is cut, and no step fails."""
+    low, high = 0.2, 0.4
+    quotas = learned(mixed_quotas({"code": (low, high)}, DOMAIN_OF, Mixture(rule)), seed)
+    bounds = Bounds.resolve(Needs(candidates=candidates, min_group=sizes[0]), quantum=sizes[1], cap=8)
+    rng = np.random.default_rng(seed)
+    batch_P = rng.choice(list(DOMAIN_OF), 16, replace=False).tolist()
+    step = begun(quotas, ba.adaptive(seed=seed), bounds, batch_P, 64, 8)
+    counts_P = step.request()
+    domains = quotas.domains_of(list(step.ids_P))
+    got = {domain: sum(n for n, d in zip(counts_P, domains, strict=True) if d == domain) for domain in SIZES}
+    assert sum(got.values()) == 64
+    assert low * 64 - 1 < got["code"] <= high * 64
+    assert got["chat"] <= 24
+    if candidates == "all":
+        shares = quotas.mixture.shares()
+        if shares["chat"] * 64 < 20 and shares[None] * 64 < 36:
+            assert all(abs(got[d] - 64 * share) <= 8 + 2 * max(sizes) for d, share in shares.items())
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", [4, 8])
+def test_uniform_groups_in_place_of_the_policys_can_spend_the_shares(seed, size):
+    """The fallback while beliefs are out of bounds: groups of 8 cannot spend a probe of 5 rollouts."""
+    quotas = learned(mixed_quotas({}, DOMAIN_OF, Mixture()), seed)
+    bounds = Bounds.resolve(Needs(candidates="all", min_group=1), cap=16)
+    counts_P = begun(quotas, ba.adaptive(), bounds, [], 256, size, uniform_groups(size)).request()
+    assert counts_P.sum() == 256
+    assert counts_P[counts_P > 0].min() >= size
+
+
+def test_prompts_of_an_unknown_domain_keep_their_share_of_the_candidates():
+    quotas = learned(mixed_quotas({}, {k: v for k, v in DOMAIN_OF.items() if v}, Mixture()), 1)
+    names = [*list(DOMAIN_OF)[:60], *(f"new{k}" for k in range(20))]
+    budget = ba.Budget(rollouts=80, floor=0, min_group=1, cap=8)
+    limited, domains_P = quotas.of_step(budget, names)
+    assert sum(fewest for fewest, _ in limited.quotas.values()) == 60
+    assert domains_P[60:] == [None] * 20
+    assert ba.adaptive().allocate(names, limited, domains_P=domains_P).sum() == 80
+
+
+def test_one_domain_is_no_mixture():
+    with pytest.raises(InputError, match="all prompts have the domain 'math'"):
+        mixed_quotas({}, {"a": "math", "b": "math"}, Mixture())
+
+
+def test_a_restored_state_has_the_same_shares_and_another_rule_begins_anew(caplog):
+    one = learned(mixed_quotas({}, DOMAIN_OF, Mixture()), 5).mixture
+    state = json.loads(json.dumps(one.state_dict()))
+    other = MixtureState(Mixture(), one.domains, {})
+    other.load_state_dict(state)
+    assert other.shares() == one.shares()
+    assert other.described() == one.described()
+    assert other.state_dict() == one.state_dict()
+    fresh = MixtureState(Mixture("adept"), one.domains, {})
+    fresh.load_state_dict(state)
+    assert max(fresh.shares().values()) == pytest.approx(1 - 3 * 0.02)
+    assert "The checkpoint has a mixture 'learn' of" in caplog.text
+    damaged = {"mixture": state["mixture"] | {"learned": 5}}
+    with pytest.raises(StateError, match="mixture is damaged"):
+        one.load_state_dict(damaged)
+    assert other.shares() == one.shares()

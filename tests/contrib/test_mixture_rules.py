@@ -1,6 +1,5 @@
 """The rules that learn the mixture, in worlds with a known answer."""
 
-import json
 import math
 
 import numpy as np
@@ -114,13 +113,13 @@ def test_a_restored_rule_goes_on_to_the_bit():
     one, other, world = Learn(3), Learn(3), Beliefs([0.9, 0.5, 0.1])
     for _ in range(10):
         one.observe(world.step([10, 20, 30]))
-    other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+    other.load_state_dict(one.state_dict())
     for _ in range(10):
         seen = world.step([30, 0, 10])
         one.observe(seen)
         other.observe(seen)
     np.testing.assert_array_equal(one.weights_D(), other.weights_D())
-    other.load_state_dict(json.loads(json.dumps(Learn(3).state_dict())))
+    other.load_state_dict(Learn(3).state_dict())
     np.testing.assert_array_equal(other.weights_D(), 1.0)
 
 
@@ -129,9 +128,9 @@ def test_a_damaged_rule_changes_nothing(change):
     rule = Learn(3)
     rule.observe(Beliefs([0.9, 0.5, 0.1]).step([10, 20, 30]))
     before = rule.state_dict()
-    with pytest.raises(StateError, match="mixture is damaged"):
-        rule.load_state_dict(before | change)
-    assert rule.state_dict() == before
+    with pytest.raises(StateError, match="Learn is damaged"):
+        rule.load_state_dict({"learned": before["learned"] | change})
+    np.testing.assert_equal(rule.state_dict(), before)
 
 
 def gains(place_R, size_R):

@@ -54,9 +54,3 @@ def test_a_broken_link_is_found(tmp_path):
         "[a](c.md) [b](b.md#no-heading) [c](#other) [d](../../b.md)\n"
     )
     assert broken(page, tmp_path) == ["c.md", "b.md#no-heading", "#other", "../../b.md"]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_no_page_has_syntax_that_only_the_site_understands(page):
-    text = page.read_text(encoding="utf-8")
-    assert re.findall(r"--8<--|^[?!]{3}\+? .*|^=== .*", text, re.MULTILINE) == []

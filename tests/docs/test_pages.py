@@ -17,7 +17,7 @@ import budgetalloc as ba
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.cli.parser import parser
 from budgetalloc.methods.table import METHODS
-from budgetalloc.training.metrics import of_advantages, of_lost
+from budgetalloc.training.metrics import of_lost
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -127,26 +127,6 @@ def test_every_metric_is_explained_and_nothing_else():
     assert documented == logged - same
 
 
-def test_no_key_of_the_metrics_escapes_the_test_above():
-    """A key that `describe` logs in a case that the test above does not make is in its source all the same."""
-    tree = ast.parse((ROOT / "budgetalloc/training/metrics.py").read_text())
-    dicts = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
-    keys = {key.value for node in dicts for key in node.keys if isinstance(key, ast.Constant)}
-    at = [node.targets[0] for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    keys |= {x.slice.value for x in at if isinstance(x, ast.Subscript) and isinstance(x.slice, ast.Constant)}
-    assert len(keys) > 15
-    assert {key.rpartition("/")[2] for key in keys} <= {key.rpartition("/")[2] for key in documented_keys()}
-
-
-def test_the_explained_ranges_hold():
-    kinds = ["never", "never", "always", "always", "sometimes", "sometimes", "new", "new"]
-    metrics = metrics_of([0, 0, 1, 1, 0, 1, 0, 1], kinds)
-    assert metrics["explained"] > 0
-    assert metrics["brier"] < metrics["brier_pool_mean"]
-    advantages = ba.group_advantages([1, 0, 0, 0, 1], ["a"] * 3 + ["b"] * 2)
-    assert of_advantages(advantages)["advantage/share_negative"] == pytest.approx(0.5)
-
-
 # The texts of errors and warnings.
 
 
@@ -189,16 +169,6 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
     for path in DOCS.rglob("*.md"):
         assert path.relative_to(DOCS).as_posix() in navigation, path
-
-
-def test_the_bounds_of_a_replay_have_one_name():
-    """At least and at most, also in notebooks, reports and tables."""
-    places = ["docs/**/*.md", "*.md", "notebooks/*.ipynb", "notebooks/source/*.py", "benchmarks/**/*.md"]
-    files = [path for place in places for path in ROOT.glob(place)]
-    files += [path for room in ("report", "cli", "offline") for path in (ROOT / "budgetalloc" / room).rglob("*.py")]
-    for path in files:
-        names = re.findall(r"pessimistic|optimistic|at best", path.read_text(encoding="utf-8"))
-        assert not names or path.name == "CHANGELOG.md", path
 
 
 def test_every_command_is_on_the_first_page():

@@ -87,19 +87,7 @@ def test_a_right_answer_and_a_format(small):
     assert set(ledger.frame.reward.to_numpy()) == {0.0}
 
 
-def test_the_format_does_not_count_as_success(small, monkeypatch):
-    gsm8k = example("trl/gsm8k.py")
-    monkeypatch.setattr(gsm8k, "ANSWER", re.compile("(.?)"))  # as of a trained model: all have the format
-    data = Dataset.from_list([{"prompt": row["prompt"], "answer": "7"} for row in rows()])
-    small = small | {"max_completion_length": 3}
-    trainer = gsm8k.build(str(WEIGHTS), data, **small)
-    callback, ledger = trained(trainer, small)
-    assert set(np.round(ledger.frame.reward.to_numpy(), 6)) <= {0.2, 1.2}
-    assert callback.batch.success_R.tolist() == (callback.batch.rewards_R > 1).tolist()  # 0.2 alone is no success
-
-
-@pytest.mark.parametrize("mixture", [None, "learn"])
-def test_domains_keep_their_shares(small, mixture):
+def test_domains_keep_their_shares(small):
     domains = example("trl/domains.py")
     names = ["math", "code", "chat"]
     data = Dataset.from_list([row | {"answer": "7", "domain": names[n % 3]} for n, row in enumerate(rows())])
@@ -108,9 +96,9 @@ def test_domains_keep_their_shares(small, mixture):
         domains.correct(["7"], ["7"], ["chat"])
     domains.VERIFIERS["chat"] = domains.ends_with
     small = small | {"max_completion_length": 3}
-    trainer = domains.build(str(WEIGHTS), data, mixture=mixture, **small)
+    trainer = domains.build(str(WEIGHTS), data, mixture="learn", **small)
     callback, ledger = trained(trainer, small)
-    assert (callback.session.part(Domains).quotas.mixture is None) == (mixture is None)
+    assert callback.session.part(Domains).quotas.mixture is not None
     for step in (0, 1):
         chosen = [
             names[name % 3]
@@ -121,14 +109,13 @@ def test_domains_keep_their_shares(small, mixture):
         assert chosen.count("code") / 16 >= 0.2
 
 
-@pytest.mark.parametrize("bounds", [None, (-50.0, 50.0)])
-def test_a_reward_model(small, bounds):
+def test_a_reward_model(small):
     config = tiny_config(39, num_hidden_layers=1, num_labels=1, pad_token_id=0)
     judge = tiny_llama(config, 3, LlamaForSequenceClassification)
     small = small | {"max_completion_length": 3}
     tokenizer = AutoTokenizer.from_pretrained(WEIGHTS)
     trainer = example("trl/reward_model.py").build(
-        str(WEIGHTS), judge, rows(), reward_range=bounds, reward_processing_classes=tokenizer, **small
+        str(WEIGHTS), judge, rows(), reward_processing_classes=tokenizer, **small
     )
     callback, ledger = trained(trainer, small)
     assert len(set(ledger.frame.reward.to_numpy())) > 8  # any number

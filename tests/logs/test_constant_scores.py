@@ -1,12 +1,8 @@
 """A reward function that became constant is named in the report."""
 
-import json
-
 import numpy as np
 
-import budgetalloc as ba
-from budgetalloc.logs.constant_scores import constant_scores
-from budgetalloc.report import as_text, report
+from budgetalloc.logs.completions import constant_scores
 
 
 def test_a_reward_function_that_became_constant_is_named_and_no_other():
@@ -29,26 +25,3 @@ def test_a_reward_function_that_became_constant_is_named_and_no_other():
     ]
     assert "is 0 for every rollout since step 25" in lines[0]
     assert constant_scores([], {"accuracy": []}) == []
-
-
-def test_a_report_on_completions_and_on_a_ledger_says_so(tmp_path):
-    """TRL's completions with two functions, one of which dies; and a ledger whose reward does."""
-    rng = np.random.default_rng(0)
-    folder = tmp_path / "completions"
-    folder.mkdir()
-    for step in range(30):
-        rows = [
-            {"step": step, "prompt": f"p{at // 4}", "completion": "x", "accuracy": int(rng.integers(2)), "format": dead}
-            for at in range(8)
-            for dead in [int(rng.integers(2)) if step < 15 else 0]
-        ]
-        lines = "".join(json.dumps(row | {"advantage": 0.0}) + "\n" for row in rows)
-        (folder / f"completions_{step:05d}.jsonl").write_text(lines)
-        ids, rewards = [f"p{at // 4}" for at in range(8)], [row["format"] for row in rows]
-        ba.LedgerWriter(tmp_path / "ledger.jsonl").append(step, ids, rewards, [4] * 8, [0.5] * 8, [4] * 8)
-    text = " ".join(as_text(report(folder, policies=())).split())
-    assert "The reward function format varied, and is 0 for every rollout since step 15" in text
-    assert "The reward function accuracy varied" not in text
-    assert "The reward function of the log varied" in " ".join(
-        as_text(report(tmp_path / "ledger.jsonl", policies=())).split()
-    )

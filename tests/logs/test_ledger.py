@@ -31,11 +31,6 @@ def test_equal_ids_of_a_ledger_are_one_object(tmp_path):
     assert len(set(map(id, ledger.frame.prompt))) == 7
 
 
-def test_a_replay_runs_on_what_was_read():
-    world = ba.Replay(ba.Ledger.read(FILES / "verl"), seed=0)
-    assert world.rollout(world.ids).shape == (len(world.ids),)
-
-
 COLUMNS = {"step": [0, 0, 1, 1], "prompt": ["a", "b", "a", "b"], "reward": [1, 0, 1, None]}
 COLUMNS |= {"length": [5, 6, -1, 8], "predicted": [0.5] * 4}
 
@@ -52,7 +47,7 @@ def test_a_frame_is_as_good_as_a_file(tmp_path):
     other.rename(columns={"task": "task_id"}).to_csv(tmp_path / "c.csv", index=False)
     read = ba.Ledger.read(tmp_path / "c.csv", **named | {"prompt": "task_id"})
     pd.testing.assert_frame_equal(read.frame, ledger.frame)
-    assert report.measure(ledger).rollouts == 3  # a rollout without a reward is not counted
+    assert report.report(ledger, policies=()).rollouts == 3  # a rollout without a reward is not counted
 
 
 def test_steps_out_of_order_are_sorted_and_rewards_mapped():

@@ -34,16 +34,6 @@ def test_every_line_is_json_that_other_tools_read(tmp_path):
     assert second["reward"] is None
 
 
-def test_a_torn_line_costs_one_line(tmp_path):
-    path = tmp_path / "l"
-    write(path, [0, 1])
-    path.write_bytes(path.read_bytes()[:-20])  # killed in the middle of a write
-    write(path, [2])
-    ledger = ba.Ledger.read(path)
-    assert ledger.frame.step.tolist() == [0, 0, 1, 2, 2]
-    assert ledger.notes["broken row"] == 1
-
-
 def test_resumed_twice_and_torn_in_between_each_step_counts_once(tmp_path):
     path = tmp_path / "l"
     write(path, [0, 1, 2, 3], reward=0.0)
@@ -59,18 +49,6 @@ def test_resumed_twice_and_torn_in_between_each_step_counts_once(tmp_path):
     assert ledger.frame.reward[::2].tolist() == [0, 1, 1]
     assert ledger.notes["broken row"] == 1
     assert len(path.read_text().splitlines()) == 25  # 22 rollouts and 3 resumes: nothing was deleted
-
-
-def test_a_run_restarted_from_zero_voids_the_one_before(tmp_path):
-    path = tmp_path / "l"
-    ba.LedgerWriter(path).resume(0)
-    assert not path.exists()  # nothing to void
-    write(path, [0, 1, 2], reward=0.0)
-    ba.LedgerWriter(path).resume(0)
-    write(path, [0], reward=1.0)
-    ledger = ba.Ledger.read(path)
-    assert ledger.frame.step.tolist() == [0, 0]
-    assert ledger.frame.reward[0] == 1
 
 
 def test_a_full_disk_takes_no_step_in_part(tmp_path):
@@ -90,12 +68,6 @@ def test_a_full_disk_takes_no_step_in_part(tmp_path):
     assert path.read_bytes() == whole
     write(path, [1])
     assert ba.Ledger.read(path).frame.step.tolist() == [0, 0, 1, 1]
-
-
-def test_lengths_must_agree(tmp_path):
-    with pytest.raises(ValueError, match="rewards_R has 1 entries, and there are 2 rollouts"):
-        ba.LedgerWriter(tmp_path / "l").append(0, ["a", "b"], [1.0], [1, 1], [0.5, 0.5], [1, 1])
-    assert not (tmp_path / "l").exists()
 
 
 def test_a_foreign_file_is_named(tmp_path):
@@ -128,16 +100,6 @@ def test_several_decisions_of_one_step_are_several_groups(tmp_path):
     assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2, 2]
     assert ledger.frame.trainer_step.tolist() == [0, 0, 0, 0, 1, 1]
     assert ledger.frame.reward.tolist() == [0, 1, 0, 1, 1, 1]
-
-
-def test_decisions_out_of_order_are_sorted_with_the_steps_of_the_trainer(tmp_path):
-    log = ba.LedgerWriter(tmp_path / "l")
-    for step, decision in ((0, 7), (1, 3)):
-        log.append(step, ["a"], [0.5], [5], [0.5], [1], decision=decision, success_R=[decision / 10])
-    ledger = ba.Ledger.read(tmp_path / "l")
-    assert ledger.frame.step.tolist() == [3, 7]
-    assert ledger.frame.trainer_step.tolist() == [1, 0]
-    assert ledger.frame.success.tolist() == [0.3, 0.7]
 
 
 def test_success_is_the_reward_in_its_range_unless_it_is_stated(tmp_path):
@@ -198,53 +160,3 @@ def test_a_wrong_argument_is_named_and_nothing_is_written(tmp_path, wrong, named
     with pytest.raises(ba.InputError, match=named):
         log.append(**(given | {"counts_R": [1] * 3} | wrong))
     assert not (tmp_path / "l").exists()
-
-
-def test_ids_and_steps_of_numpy_are_written_as_numbers(tmp_path):
-    ba.LedgerWriter(tmp_path / "l").append(np.int64(3), np.array([4]), [None], [5], [math.nan], np.array([1]))
-    ledger = ba.Ledger.read(tmp_path / "l")
-    assert (ledger.frame.step.tolist(), ledger.frame.prompt.tolist()) == ([3], [4])
-    assert np.isnan(ledger.frame.reward[0])
-
-
-def test_a_full_disk_takes_back_only_what_this_writer_appended(tmp_path, monkeypatch):
-    """Another writer's lines are between the part that fits and the part that does not."""
-    path = tmp_path / "l"
-    log, other = write(path, [0]), ba.LedgerWriter(path)
-    plain_open = type(path).open
-
-    def opened(self, mode="r", *args, **more):
-        file = plain_open(self, mode, *args, **more)
-        return Full(file) if mode == "ab" and not Full.used else file
-
-    class Full:
-        used = False
-
-        def __init__(self, file):
-            self.file = file
-            Full.used = True
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self.file.close()
-
-        def tell(self):
-            return self.file.tell()
-
-        def write(self, data):
-            if self.file.tell() > whole:
-                raise OSError(28, "No space left on device")
-            size = self.file.write(data[:30])
-            other.append(1, ["b"], [1.0], [5], [0.5], [1])
-            return size
-
-    whole = path.stat().st_size
-    monkeypatch.setattr(type(path), "open", opened)
-    with pytest.raises(OSError, match="nothing of this step"):
-        log.append(1, ["a"] * 9, [1.0] * 9, [5] * 9, [0.5] * 9, [9] * 9)
-    monkeypatch.undo()
-    ledger = ba.Ledger.read(path)
-    assert ledger.frame.prompt.tolist() == ["a", 7, "b"]
-    assert ledger.notes["broken row"] == 0

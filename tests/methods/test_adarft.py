@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from budgetalloc import Budget, simulate
-from budgetalloc.methods.adarft import adarft
+from budgetalloc.methods import adarft
 from budgetalloc.testing import Known
 
 OFFLINE = {f"p{k}": (k, 8) for k in range(9)}  # difficulties 100, 87.5, ..., 0
@@ -28,16 +28,6 @@ def test_the_target_moves_with_the_mean_reward_and_the_nearest_are_taken():
         assert policy.memory.numbers["target"] == pytest.approx(target)
         distance = {x: abs(100 * (1 - s / 8) - target) for x, (s, _) in OFFLINE.items()}
         assert chosen(policy) == set(sorted(distance, key=distance.get)[:2])
-
-
-def test_prompts_of_equal_difficulty_take_turns():
-    met = set()
-    policy = adarft(offline=dict.fromkeys("abcdef", (4, 8)))
-    for _ in range(12):
-        counts_P = policy.allocate(list("abcdef"), Budget(rollouts=8, floor=0))
-        met.add("abcdef"[int(np.argmax(counts_P))])
-        policy.observe(["a"] * 8, [0, 1] * 4)
-    assert len(met) >= 4
 
 
 def test_measuring_comes_first_and_does_not_move_the_target():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from one_step import advantages_of_step
 
 from budgetalloc import Budget
-from budgetalloc.methods.aero import aero, kept_rows, useful_first, useful_rollouts
+from budgetalloc.methods.aero import aero, kept_rows, useful_rollouts
 
 ROLLOUTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 1.0, np.nan])), min_size=1, max_size=40)
 
@@ -38,16 +38,6 @@ def test_the_rows_are_those_of_the_strategies(rollouts):
     assert useful_rollouts(wins, n).sum() == kept_R.sum()
 
 
-@given(ROLLOUTS, st.data())
-def test_dropped_rows_only_fill_the_batch(rollouts, data):
-    ids, success = [x[0] for x in rollouts], np.array([x[1] for x in rollouts])
-    rows = data.draw(st.integers(1, len(ids)))
-    chosen = useful_first(ids, success, rows)
-    assert len(set(chosen.tolist())) == rows
-    wanted = np.array(by_hand(ids, success))
-    assert wanted[chosen].sum() == min(rows, wanted.sum())
-
-
 def play(policy, rates, budget, seed=0):
     rng, step = np.random.default_rng(seed), policy.begin(list(range(len(rates))), budget)
     ids, rewards, rounds = [], [], 0
@@ -71,14 +61,6 @@ def test_a_prompt_without_success_is_rescued_up_to_16_and_one_success_ends_it():
             if len(mine) in (10, 12, 14):  # a rescue ends with the pair that holds the first success
                 assert not any(mine[:-2])
                 assert any(mine[-2:]) or len(ids) == 64
-
-
-def test_new_prompts_start_until_the_rows_to_train_on_fill_the_batch():
-    step, ids, rewards, _ = play(aero(generate=3), [0.5] * 40, Budget(rollouts=96, floor=0))
-    kept = useful_first(ids, rewards, 32)
-    assert np.isfinite(step.expected_success(ids, rewards)[kept]).all()
-    step, ids, rewards, _ = play(aero(generate=3), [1.0] * 40, Budget(rollouts=96, floor=0))
-    assert len(ids) == 64  # 4 of 8 rows each: two batches
 
 
 def test_advantages_by_hand():

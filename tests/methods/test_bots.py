@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Beta, Budget, Point
-from budgetalloc.methods.bots import bots
+from budgetalloc.methods import bots
 
 IDS = ["a", "b", "c", "d"]
 FEATURES = np.array([[0.1, 0.9], [0.0, 0.3], [0.5, 0.6], [0.2, 1.0]])
@@ -56,20 +56,3 @@ def test_the_beliefs_are_those_of_the_released_estimator(known, history, lamb, r
         policy.observe([x for x in visits for _ in range(8)], [float(k < visits[x]) for x in visits for k in range(8)])
     expected = released(history, 8, lamb, rho, FEATURES if known else None)
     assert np.array(believed(policy)) == pytest.approx(np.array(expected), rel=1e-6)
-
-
-def test_without_anchors_an_unvisited_prompt_is_forgotten():
-    policy = bots()
-    policy.observe(["a"] * 64, [1] * 64)
-    assert believed(policy)[0][0] == pytest.approx(65.0)
-    for _ in range(80):
-        policy.observe(["b"], [0])
-    alphas, betas = believed(policy)
-    assert (alphas[0], betas[0]) == pytest.approx((1, 1), abs=1e-4)
-
-
-def test_prompts_nearest_to_the_target_are_taken():
-    policy = bots(target=0.5)
-    for _ in range(10):
-        policy.observe(["a"] * 64 + ["b"] * 64, [1] * 64 + [0, 1] * 32)
-    assert policy.allocate(["a", "b"], Budget(rollouts=8, floor=0)).tolist() == [0, 8]

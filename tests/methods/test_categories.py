@@ -30,16 +30,6 @@ each_method = pytest.mark.parametrize("make", BOTH, ids=lambda make: make.__name
 # --- the order of draws ---
 
 
-def test_the_first_draw_follows_the_softmax():
-    """Computed: exp(1), exp(0), exp(-1) over their sum; 4,000 draws, four standard errors."""
-    category_P = np.array([2, 0, 1, 0, 0, 1, 2])
-    rng, n = np.random.default_rng(0), 4000
-    drawn = [category_P[draw_order([1.0, 0.0, -1.0], category_P, rng)[0]] for _ in range(n)]
-    expected = np.exp([1, 0, -1]) / np.exp([1, 0, -1]).sum()
-    got = np.bincount(drawn, minlength=3) / n
-    assert (np.abs(got - expected) < 4 * np.sqrt(expected * (1 - expected) / n)).all()
-
-
 def test_a_category_that_has_run_out_is_left_to_the_others():
     """Computed: of the orders of the categories 0, 1, 1 and a 2, by sequential draws with weights 4, 1, 1."""
     category_P = np.array([0, 1, 1, 2])
@@ -61,18 +51,6 @@ def test_a_category_that_has_run_out_is_left_to_the_others():
         counted[tuple(category_P[draw_order(np.log(weights), category_P, rng)].tolist())] += 1
     for order, chance in expected.items():
         assert abs(counted[order] / n - chance) < 4.5 * sqrt(chance * (1 - chance) / n), order
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=20), st.floats(1e-3, 1e6))
-@settings(deadline=None, max_examples=40)
-def test_the_order_has_every_prompt_once_and_keeps_the_order_inside_a_category(categories, steepness):
-    category_P = np.unique(categories, return_inverse=True)[1]
-    logits = -steepness * np.arange(category_P.max() + 1)
-    order = draw_order(logits, category_P, np.random.default_rng(0))
-    assert sorted(order.tolist()) == list(range(len(categories)))
-    for c in range(len(logits)):
-        inside = order[category_P[order] == c]
-        assert (np.diff(inside) > 0).all()
 
 
 def assert_share_of_a(policy, expected, n=1500):
@@ -131,36 +109,7 @@ def test_dump_draws_by_the_softmax_of_its_bounds():
 # --- SEC ---
 
 
-def test_sec_draws_by_the_softmax_of_q():
-    policy = sec(domain_of=first, temperature=0.5)
-    for _ in range(60):
-        policy.observe(["a1"] * 8 + ["b1"] * 8, [1] * 8 + [0, 1] * 4)
-    assert_share_of_a(policy, 1 / (1 + exp(2)))
-
-
 # --- both ---
-
-
-@each_method
-def test_groups_go_to_the_prompts_drawn_and_the_rest_to_one_more(make):
-    counts_P = make(domain_of=levels, group=8).allocate(range(30), Budget(8 * 5 + 3, floor=0))
-    assert sorted(counts_P[counts_P > 0].tolist()) == [3, 8, 8, 8, 8, 8]
-    counts_P = make(domain_of=levels, group=6).allocate(range(10), Budget(10 * 2 + 3 * 4, floor=2))
-    assert sorted(counts_P.tolist()) == [2] * 7 + [6] * 3
-
-
-@each_method
-def test_tokens_are_kept_and_cheap_prompts_are_not_preferred(make):
-    policy, opened = make(domain_of=levels, group=4), np.zeros(9)
-    costs_P = np.repeat([1.0, 2.0, 4.0], 3)  # each category has each cost
-    for _ in range(150):
-        counts_P = policy.allocate(range(9), Budget(None, tokens=60, floor=0, cap=4), costs_P=costs_P)
-        assert counts_P @ costs_P <= 60
-        opened += counts_P == 4
-        policy.observe([], [])
-    assert opened[6:].sum() > 0.5 * opened[:3].sum()
-    both, rollouts = (policy.allocate(range(9), Budget(12, n, floor=0, cap=4), costs_P=costs_P) for n in (60, None))
-    assert both.tolist() == rollouts.tolist()  # a limit that does not bind changes no choice
 
 
 @each_method

@@ -75,18 +75,6 @@ def test_dars_fills_the_hard_prompts_up_to_the_table_where_the_budget_has_room()
     assert (first + second)[~piloted].max() >= 8
 
 
-@pytest.mark.parametrize(("variant", "most"), [("ET", 32), ("HW", 64)])
-def test_dars_extras_are_scaled_alike_to_what_the_budget_has_left(variant, most):
-    ids = list(range(40))
-    rates = {k: (k % 9) / 8 for k in ids}
-    first, second = play(dars(variant=variant, share=0.8), ids, Budget(400, floor=0), rates)
-    piloted = first > 0
-    extras = counts([rates[k] * 8 for k in ids], 8, variant, most) - 8
-    assert second.sum() == 80 < extras[piloted].sum()
-    assert not second[~piloted].any()
-    assert np.abs(second - np.where(piloted, extras, 0) * 80 / extras[piloted].sum()).max() < 1
-
-
 def test_dars_caps_extras_at_32_with_et_and_64_with_hw_unless_told():
     ids = list(range(3))
     for build, top in ((dars(share=0.2), 32), (dars(variant="HW", share=0.2), 64), (dars(most=20, share=0.2), 20)):

@@ -5,7 +5,6 @@ import math
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from policy_steps import observe
 
 from budgetalloc import Budget
 from budgetalloc.methods.e3 import e3, hardness_ranks, rank_shares
@@ -42,21 +41,9 @@ def test_e3_follows_algorithm_1_wherever_that_keeps_to_the_bounds(ranks, fewest,
     assert counts.tolist() == expected
 
 
-def test_e3_clips_a_share_above_g_max_where_the_paper_does_not():
-    ranks = [0.1, 0.1, 0.1, 1.0]  # computed by hand: 4 + floor(16 / 1.3) = 16
-    assert paper_algorithm_1(ranks, 32, 4, 12)[0][3] == 16
-    assert rank_shares(np.array(ranks), 32, 4, 12).tolist() == [8, 6, 6, 12]
-
-
 def test_e3_gives_the_default_share_to_an_unknown_rank():
     assert rank_shares(np.array([0.2, np.nan, 1.0, 0.6]), 32, 4, 12)[1] == 8  # exact: 4 + 16 * 0.6 / 2.4
     assert rank_shares(np.full(3, np.nan), 24, 4, 12).tolist() == [8, 8, 8]
-
-
-def test_e3_ranks_of_equal_rates_are_equal_and_the_hardest_has_rank_1():
-    assert hardness_ranks(np.array([0.0, 1.0, 0.0, 1.0, 0.5])).tolist() == [0.9, 0.3, 0.9, 0.3, 0.6]
-    assert hardness_ranks(np.array([0.7])).tolist() == [1.0]
-    assert hardness_ranks(np.zeros(0)).size == 0
 
 
 VISITS = st.dictionaries(st.sampled_from("abcd"), st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=9))
@@ -83,10 +70,3 @@ def test_e3_shares_by_the_mean_of_all_rollouts_ranked_at_the_end_of_the_last_epo
         # Of prompts with equal ranks, a draw decides which gets a rollout that is left.
         filled_P = np.nan_to_num(rank_P, nan=np.mean([rank for rank in rank_P if rank == rank] or [1.0])).tolist()
         assert sorted(zip(filled_P, counts_P, strict=True)) == sorted(zip(filled_P, expected_P, strict=True))
-
-
-def test_e3_bounds_are_scaled_to_the_mean_of_the_budget():
-    policy = e3(epoch=1)
-    for _ in range(3):
-        observe(policy, GRADED)
-    assert policy.allocate([*GRADED], Budget(128)).tolist() == [22, 28, 35, 43]  # 16 + floor(64 k / 2.5), two left

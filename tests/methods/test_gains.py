@@ -29,17 +29,9 @@ def test_first_shares_then_gains_then_all_alike():
     assert counts(gains_P, starts_P, 6, Budget(rollouts=30)) == [10, 10, 10]
 
 
-def test_a_group_larger_than_the_bound_is_still_ranked():
-    assert counts([0.01, 0.05, 0.02], [0, 0, 0], 2, Budget(rollouts=8, floor=0, min_group=4)) == [0, 4, 4]
-
-
 def test_first_shares_are_ranked_whatever_a_token_costs():
     """Floors cost 102 tokens and shares 204; a gain of the cheap prompt alone is worth more per token than a share."""
     spent = [(184, [8, 5, 3]), (204, [4, 4, 4]), (230, [8, 6, 4])]
     for tokens, wanted in spent:
         budget = Budget(rollouts=None, tokens=tokens, cap=8)
         assert counts([0.1, 0.1, 0.1], [4, 4, 4], 8, budget, [1, 10, 40]) == wanted
-
-
-def test_costs_do_not_matter_to_a_budget_in_rollouts():
-    assert counts([0.1, 0.1, 0.1], [4, 4, 4], 8, Budget(rollouts=9), [1, 10, 40]) == [3, 3, 3]

@@ -53,23 +53,6 @@ def test_all_but_one_rollout_of_each_helped_prompt_is_hinted_and_the_rest_of_the
     assert (last_P[:3] == 1).all()
 
 
-def test_no_more_prompts_are_helped_than_the_reserve_pays_for():
-    ids = list(range(16))
-    plain, hinted = play(on_all_fail(ba.uniform(), everybody, share=0.25), ids, Budget(128), dict.fromkeys(ids, 0.0))
-    assert sorted(hinted.sum(axis=0))[-4:] == [7] * 4  # 32 reserved, 8 each
-    assert hinted.sum() == 28
-    assert plain.sum() == 100
-
-
-def test_a_policy_that_stops_early_is_not_made_to_spend_more_than_the_reserve():
-    ids = list(range(100))
-    rates = dict.fromkeys(ids, 0.5)
-    budget = Budget(480, floor=0)
-    plain, hinted = play(on_all_fail(ba.methods.dapo(group=16), everybody, share=0.25), ids, budget, rates)
-    assert plain[1:-1].sum() < 360  # half of three batches, or a little more
-    assert plain[-1].sum() + hinted.sum() == 120
-
-
 def test_hinted_rewards_reach_neither_the_belief_nor_the_memory():
     def learn(memory, visit):
         memory.columns["seen"][visit.at_V] += visit.scored_V
@@ -125,11 +108,3 @@ def test_the_wrapped_policy_keeps_its_needs(method):
     assert not policy.needs.keep_batch
     assert (policy.needs.candidates, policy.needs.generate) == (plain.needs.candidates, plain.needs.generate)
     assert policy.keep is plain.keep
-
-
-def test_hints_of_hints_are_counted_once_each():
-    policy = on_all_fail(on_all_fail(ba.uniform(), everybody, share=0.2), everybody, share=0.2)
-    ids = list(range(10))
-    plain, hinted = play(policy, ids, Budget(200), dict.fromkeys(ids, 0.0))
-    assert plain.sum() + hinted.sum() == 200
-    assert len(hinted) == 3  # the empty first row, and one round of each

@@ -55,14 +55,6 @@ def test_a_cold_prompt_is_not_an_unsolved_one():
     assert counts_P.tolist() == [5] * 8 + [8] * 4 + [14] * 4  # 8 * 5 are useful, and 128 - 40 - 32 are left
 
 
-def test_a_prompt_with_few_rewards_gets_the_mean_budget():
-    policy = visited(knapsack_rl(fewest=8), [0.5] * 12 + [None] * 4)
-    policy.observe([12] * 7 + [13] * 8, [0.0] * 15)
-    counts_P = policy.allocate(range(16), Budget(rollouts=128))
-    assert counts_P[12] == 8
-    assert counts_P[13] == 128 - 12 * 5 - 3 * 8  # valid by one reward more, and so the only unsolved one
-
-
 def test_a_solved_prompt_does_not_get_the_surplus():
     """The released code gives 53 rollouts to the one solved prompt among 16."""
     for surplus in ("unsolved", "effective"):
@@ -70,19 +62,6 @@ def test_a_solved_prompt_does_not_get_the_surplus():
         counts_P = policy.allocate(range(16), Budget(rollouts=128))
         assert counts_P[15] == 2
         assert sorted(counts_P[:15]) == [8] * 9 + [9] * 6
-
-
-def test_the_need_counts_all_rollouts_of_a_prompt():
-    """The released code compares the need of 5 with what is left after `low`, which is counted twice."""
-    policy = visited(knapsack_rl(), [0.5] * 8 + [0.0] * 2)
-    assert policy.allocate(range(10), Budget(rollouts=44)).tolist() == [5] * 8 + [2] * 2  # 40 + 2 * 2: no surplus
-    assert policy.allocate(range(10), Budget(rollouts=50)).tolist() == [5] * 8 + [5] * 2  # there 8 * (2 + 5) come first
-
-
-def test_a_low_above_the_mean_budget_is_shared():
-    """In the released code, a group of unsolved or solved prompts above the mean leaves a negative rest."""
-    policy = visited(knapsack_rl(low=16), [0.0, 0.0, 1.0, 0.5])
-    assert policy.allocate(range(4), Budget(rollouts=32)).tolist() == [8] * 4
 
 
 REWARDS = st.lists(st.sampled_from([0.0, 1.0, np.nan]), max_size=20)
@@ -100,13 +79,6 @@ def test_the_estimate_looks_back_over_recent_rewards_visit_by_visit(visits, rece
     recall = policy.memory.recall(["a"])
     assert recall["scored"].tolist() == [sum(map(len, scored))]
     assert recall["rate"] == pytest.approx([np.mean(seen) if seen else np.nan], abs=1e-12, nan_ok=True)
-
-
-def test_the_surplus_stays_with_effective_prompts_where_that_is_asked_for():
-    rates, budget = [0.5] * 4 + [0.0] * 4, Budget(rollouts=64)
-    assert visited(knapsack_rl(), rates).allocate(range(8), budget).tolist() == [5] * 4 + [11] * 4
-    effective = knapsack_rl(surplus="effective")
-    assert visited(effective, rates).allocate(range(8), budget).tolist() == [14] * 4 + [2] * 4
 
 
 def test_the_rest_goes_by_kind_of_prompt():

@@ -3,7 +3,7 @@
 from policy_steps import chosen
 
 from budgetalloc import Budget
-from budgetalloc.methods.pvpo import pvpo
+from budgetalloc.methods import pvpo
 
 NAN = float("nan")
 
@@ -29,12 +29,3 @@ def test_pvpo_without_a_reference_goes_by_enough_own_rollouts_in_a_row_also_in_g
     assert chosen(build, turned, ["x", "y", "z"], one) == {"x"}
     graded = [(["x"] * 4 + ["y"] * 4, [0.5] * 4 + [1.0] * 4)]
     assert chosen(build, graded, ["x", "y"], one) == {"x"}
-
-
-def test_pvpo_a_success_ends_a_run_of_failures_and_starts_its_own():
-    policy = pvpo()
-    for reward in (0.0, 0.0, 1.0):
-        policy.observe(["x", "x"], [reward] * 2)
-    assert policy.memory.recall(["x"])["run"].tolist() == [2.0]
-    policy.observe(["x"] * 3, [0.0] * 3)
-    assert policy.memory.recall(["x"])["run"].tolist() == [-3.0]

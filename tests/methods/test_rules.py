@@ -1,7 +1,6 @@
 """What the rules of methods share: orders, batches, epochs, and the mean advantage of groups."""
 
 import itertools
-from math import sqrt
 
 import numpy as np
 import pytest
@@ -33,14 +32,6 @@ def test_pricing_only_what_can_be_chosen_is_worth_as_much_as_pricing_the_whole_p
     values_PN = value(view.belief_P, counts_N)
     worth = [values_PN[rows, np.searchsorted(counts_N, counts_P)].sum() for counts_P in (whole, cut)]
     assert worth[1] == pytest.approx(worth[0], rel=1e-9)
-
-
-def test_the_best_scored_prompts_get_a_group_each():
-    scores_P = np.random.default_rng(0).permutation(40) + 1.0
-    view = mopps().begin(list(range(40)), Budget(32, floor=0))._view()
-    assert ranked(scores_P, 8, view).tolist() == np.where(scores_P > 36, 8, 0).tolist()
-    floored = mopps().begin(list(range(4)), Budget(20, floor=2))._view()
-    assert ranked(np.array([1.0, 4.0, 3.0, 2.0]), 8, floored).tolist() == [2, 8, 8, 2]
 
 
 @pytest.mark.parametrize("name", RANKED)
@@ -100,14 +91,6 @@ def test_a_batch_is_as_large_as_the_budget_has_room_for(budget, costs, number):
     assert sizes == [number]
 
 
-def test_what_is_left_of_the_tokens_goes_to_the_wanted_prompts_first():
-    wanted = np.array([8, 8, 0, 0, 0])
-    for tokens, counts in ((20, [10, 10, 0, 0, 0]), (30, [12, 12, 2, 2, 2])):
-        budget = Budget(None, tokens=tokens, cap=12, floor=0)
-        counts_P = decided(lambda view: in_proportion(wanted[view.ids_P], view), range(5), budget, costs_P=np.ones(5))
-        assert counts_P.tolist() == counts
-
-
 @pytest.mark.parametrize("make", [vip, gvm])
 def test_without_a_floor_a_batch_is_drawn_and_every_prompt_has_its_turn(make):
     policy, met = seen(make(group=8), [0.5, 0.0, 1.0] + [0.5] * 10), np.zeros(40)
@@ -117,14 +100,6 @@ def test_without_a_floor_a_batch_is_drawn_and_every_prompt_has_its_turn(make):
         met += counts_P > 0
         policy.observe([], [])
     assert met.min() >= 3  # 12 on average
-
-
-@pytest.mark.parametrize("make", [vip, gvm])
-def test_a_drawn_prompt_has_at_least_the_smallest_group(make):
-    policy = make(prior=(1e-4, 1e-4), discount=1.0)
-    policy.observe(["half"] * 8 + ["solved"] * 8 + ["hopeless"] * 8, [0, 1] * 4 + [1] * 8 + [0] * 8)
-    counts_P = policy.allocate(["half", "solved", "hopeless"], Budget(24, floor=0, min_group=4))
-    assert counts_P.min() == 4
 
 
 def orders(seed, epochs=3, prompts=12, step=4):
@@ -155,17 +130,3 @@ def test_the_mean_advantage_is_that_of_the_group(n, values):
         expected = np.abs(advantages).mean() / spread if len(set(rewards)) > 1 else 0.0
         group_R = np.zeros(n, dtype=np.int64)
         assert mean_advantage(rewards, group_R, 1) == pytest.approx([expected], rel=1e-12)
-
-
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 8)), min_size=1, max_size=9))
-def test_of_rewards_of_0_and_1_only_the_mean_counts_to_the_bit(groups):
-    """As it was computed when only the mean of each group was kept."""
-    counts = [(min(passed, n), n) for passed, n in groups]
-    rewards_R = np.concatenate([np.arange(n) < passed for passed, n in counts]).astype(float)
-    group_R = np.repeat(np.arange(len(counts)), [n for _, n in counts])
-    expected = [2.0 * sqrt(max(passed / n * (1 - passed / n), 0.0)) for passed, n in counts]
-    assert mean_advantage(rewards_R, group_R, len(counts)).tolist() == expected
-
-
-def test_groups_of_equal_rewards_and_empty_groups_hold_no_signal():
-    assert mean_advantage([0.1] * 3 + [7.0], np.array([0, 0, 0, 2]), 3).tolist() == [0, 0, 0]

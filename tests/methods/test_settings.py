@@ -27,7 +27,7 @@ BAD = {
     "dars": {"group": True, "variant": "et", "most": 7, "share": 1.0},
     "hora": {"pilot": 2.5},
     "pilot_commit": {"pilot": 1, "share": 1.0},
-    "reinforce_ada": {"stages": 0, "quota": "any"},
+    "reinforce_ada": {"stages": 0, "more": 0, "quota": "any"},
     "speed": {"init": 1, "cont": 0},
     "v05": {"first": 0, "most": 3, "more": 0, "cost": 2},
     "xrpo": {"base": 1, "rounds": 0, "alpha": 1.0, "weight": -1, "bonus": "log", "clock": "hours", "share": 0},

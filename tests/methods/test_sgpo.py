@@ -24,11 +24,6 @@ def test_a_phase_rolls_out_its_own_group_size(steps, size):
     assert {x: int(n) for x, n in zip(OFFLINE, counts_P, strict=True) if n} == dict.fromkeys(inside, size)
 
 
-def test_solved_prompts_come_last_of_all():
-    counts_P = sgpo(offline=OFFLINE, unsolved=0.0).allocate(list(OFFLINE), Budget(rollouts=12, floor=0))
-    assert (counts_P > 0).tolist() == [False, *[True] * 6, False, False]
-
-
 def test_a_share_of_the_unsolved_joins():
     joined = [
         sgpo(offline={"none": (0, 8), "half": (4, 8)}, seed=seed).allocate(["none", "half"], Budget(2, floor=0))[0]

@@ -8,7 +8,6 @@ import pytest
 import budgetalloc as ba
 from budgetalloc import Budget
 from budgetalloc.methods.table import METHODS
-from budgetalloc.policies.interface import Tally
 
 HARD = {"never": 0.0, "half": 0.5, "often": 0.75}
 
@@ -31,13 +30,6 @@ def play(policy, ids_P, budget, success_of):
     return rounds
 
 
-def test_a_reward_without_a_success_still_tells_whether_rewards_are_equal():
-    tally = Tally.empty(1)
-    tally.add(np.array([0, 0]), np.array([0.2, 1.0]), np.array([np.nan, 1.0]))
-    assert tally.scored_P.tolist() == [1]
-    assert tally.mixed().tolist() == [True]
-
-
 # --- the methods that ask for it ---
 
 
@@ -45,21 +37,6 @@ def test_dapo_resamples_where_rewards_of_a_format_are_all_that_was_earned():
     ids_P = [f"p{k}" for k in range(12)]
     rounds = play(ba.methods.dapo(group=4, generate=3, seed=0), ids_P, Budget(48, floor=0), {x: [0] for x in ids_P})
     assert len(rounds) == 3  # it was 1: a constant 0.2 counted as mixed
-
-
-def test_ar3po_stops_at_the_first_success_and_not_at_the_first_reward():
-    rounds = play(
-        ba.methods.ar3po(group=8, stages=2, seed=0), ["never", "half"], Budget(16), {"never": [0], "half": [0, 1]}
-    )
-    assert rounds[0][0] == [4, 4]
-    assert rounds[1][0] == [4, 0]
-
-
-def test_speed_continues_the_prompts_of_unequal_rewards_only():
-    policy, rewards = ba.methods.speed(init=2, cont=4, seed=0), {"never": [0], "half": [0, 1]}
-    rounds = play(policy, ["never", "half"], Budget(8, floor=2), rewards)
-    assert rounds[0][0] == [2, 2]
-    assert rounds[1][0] == [0, 4]
 
 
 def test_greso_counts_visits_of_equal_rewards_whatever_they_are():

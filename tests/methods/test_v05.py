@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from policy_steps import play
 
 from budgetalloc import Budget, StateError
-from budgetalloc.methods.v05 import v05
+from budgetalloc.methods import v05
 from budgetalloc.testing import same_state
 
 
@@ -32,18 +32,6 @@ def test_a_group_that_agrees_with_the_belief_stops_and_another_grows():
     assert len(counts) == 13
     counts, _ = play(v05(more=4), ["new", "too"], Budget(rollouts=8, floor=4), {"new": 0.5, "too": 0.5})
     assert counts.sum(axis=0).tolist() == [4, 4]
-
-
-def test_the_baseline_of_a_step_is_history_or_the_mean():
-    policy = v05()
-    for _ in range(4):
-        policy.observe(["half"] * 8 + ["fell"] * 8, [0, 1] * 4 + [1] * 8)
-    value = policy.belief(["half", "fell"]).mean
-    step = policy.begin(["half", "fell"], Budget(rollouts=8))
-    expected_R = step.expected_success(["half"] * 4 + ["fell"] * 4, [0, 1, 1, 0] + [0] * 4)
-    assert expected_R[:4] == pytest.approx([value[0]] * 4)
-    d = (2 * value[1]) ** 2 - 1 / 4
-    assert expected_R[4:] == pytest.approx([0.25 / (d + 0.25) * value[1]] * 4)
 
 
 def test_the_prior_of_a_small_pool_by_hand():

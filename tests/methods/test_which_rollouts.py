@@ -5,11 +5,11 @@ import pytest
 from budgets import prompts_and_budgets
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_steps import kept_of, rows_of
+from policy_steps import kept_of
 
 import budgetalloc as ba
 from budgetalloc import InputError
-from budgetalloc.methods import cppo, d3s, keep_mixed, pods, roc, shuffle_r1, top_p
+from budgetalloc.methods import cppo, d3s, keep_mixed, pods, roc, top_p
 from budgetalloc.methods.table import METHODS
 
 POLICIES = {method.name: method.build for method in METHODS if method.decides == "which rollouts"}
@@ -46,12 +46,6 @@ def test_keeps_as_many_rows_as_are_trained_on_the_same_each_time(name, data):
     assert np.array_equal(kept, POLICIES[name](seed=3).keep(ids, rewards, rows, scores_RF))
 
 
-def test_a_simulated_step_trains_on_a_part_of_what_it_generates():
-    world = ba.Learner(seed=0)
-    runs = list(ba.simulate(ba.methods.pods(generate=2), world, 64, 2, prompts=8))
-    assert runs[-1]["rollouts"] == 2 * 2 * 64
-
-
 def test_inside_groups_every_group_keeps_its_share():
     assert kept_of(pods(), 16) == [(1, 3), (2, 2), (4, 0), (0, 4)]
     assert kept_of(cppo(), 8) == [(1, 1), (2, 0), (2, 0), (0, 2)]
@@ -79,14 +73,3 @@ def test_roc_reads_the_penalty_from_the_column_of_its_reward_function():
         roc(penalty=2).keep(ids, rewards, 4, scores_RF)
     with pytest.raises(InputError, match="rewards of 0 functions"):
         roc(penalty=1).keep(ids, rewards, 4, None)
-
-
-def test_shuffle_r1_repeats_the_pairs_that_matter():
-    ids, rewards = rows_of()
-    kept = shuffle_r1(draws=4).keep(ids, rewards, 16, None)
-    counts = np.bincount(kept, minlength=32)
-    assert counts[:16].sum() == 16  # every draw finds positive weights enough
-    assert counts.max() > 1
-    assert counts.max() <= 4
-    other = shuffle_r1(draws=4, seed=1).keep(ids, rewards, 16, None)
-    assert not np.array_equal(kept, other)

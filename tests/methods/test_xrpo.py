@@ -70,19 +70,3 @@ def test_later_rounds_see_the_rewards_of_earlier_ones():
     last = step.request()
     assert last.sum() == 8
     assert last[0] > last[1]
-
-
-def test_the_rounds_after_the_base_are_equal():
-    step, sizes = xrpo(base=4, rounds=3).begin(range(10), Budget(100)), []
-    while (counts_P := step.request()).any():
-        sizes.append(int(counts_P.sum()))
-        step.observe(np.repeat(range(10), counts_P), np.arange(counts_P.sum()) % 2)
-    assert sizes == [40, 20, 20, 20]
-
-
-def test_with_a_floor_of_0_bases_take_their_share_and_the_rest_goes_to_them():
-    step = xrpo(base=4, share=0.25).begin(range(100), Budget(160, floor=0))
-    first = step.request()
-    assert sorted(first[first > 0]) == [4] * 10
-    step.observe(np.repeat(range(100), first), np.arange(40) % 2)
-    assert (step.request()[first == 0] == 0).all()

@@ -53,10 +53,6 @@ def test_an_error_of_a_run_is_raised_here(workers):
     assert list(in_parallel(failing_at(2), None, 2, workers)) == [0, 1]
 
 
-def test_no_runs_are_no_results():
-    assert list(in_parallel(pow, 2, 0)) == []
-
-
 @pytest.mark.parametrize("workers", [0, True, "Ray"])
 def test_workers_are_a_positive_integer_or_ray(workers):
     with pytest.raises(InputError, match=f"workers={workers!r}: use an integer of at least 1, or 'ray'"):
@@ -81,13 +77,6 @@ def test_results_come_as_the_runs_end(tmp_path):
         (tmp_path / "seen").touch()
     assert sorted(ended) == [0, 1, 2, 3]
     assert ended[0] != 0
-
-
-def test_two_callers_do_not_disturb_each_other():
-    one, other = in_parallel(pow, 2, 6, 2), in_parallel(pow, 3, 6, 3)
-    assert (next(one), next(other)) == (1, 1)
-    one.close()
-    assert list(other) == [3, 9, 27, 81, 243]
 
 
 STOPPED = """

@@ -1,9 +1,6 @@
 """Runs on a Ray cluster: the same results to the bit as in one process."""
 
-import json
 import os
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -12,7 +9,6 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc import InputError
-from budgetalloc.cli.__main__ import main
 from budgetalloc.offline.parallel import in_parallel
 
 ray = pytest.importorskip("ray")
@@ -81,22 +77,6 @@ def test_an_error_of_a_run_is_raised_here_as_itself(cluster):
     with pytest.raises(InputError, match=r"^run 2 failed$"):
         seen.extend(runs)
     assert seen == [0, 1]
-
-
-def test_the_command_line_takes_the_cluster_of_the_environment(cluster, tmp_path, capsys):
-    path = tmp_path / "ledger.jsonl"
-    writer, rows = ba.LedgerWriter(path), log()
-    for step in range(12):
-        at = slice(64 * step, 64 * step + 64)
-        writer.append(step, rows.frame.prompt[at].tolist(), rows.frame.reward[at], *np.ones((3, 64)))
-    words = ["replay", str(path), "--seeds", "2", "--json", "--workers"]
-    assert main([*words, "1"]) == 0
-    there = subprocess.run(
-        [sys.executable, "-m", "budgetalloc.cli", *words, "ray"], capture_output=True, text=True, check=False,
-        env=os.environ | {"RAY_ADDRESS": cluster.address},
-    )  # fmt: skip
-    assert (there.returncode, there.stderr) == (0, "")
-    assert json.loads(there.stdout) == json.loads(capsys.readouterr().out)
 
 
 def test_policies_with_arrays_are_compared_as_in_one_process(cluster):

@@ -113,29 +113,6 @@ def test_learning_one_skill_raises_it_helps_some_and_hurts_others():
     assert max(hurt) < -0.05
 
 
-def test_skills_that_share_nothing_leave_each_other_alone():
-    """Random features of many dimensions are nearly orthogonal; of few, they are not."""
-    most = []
-    for dims, rate in ((2000, 2e-6), (4, 1e-4)):  # rates that teach the skill as much
-        task = replace(U_SHAPE, own=1.0, doubt=0.0, noise=0.0, per_skill=32, dims=dims)
-        world = Learner(task, rate=rate, seed=0)
-        before = by_skill(world)
-        trained(world, np.repeat(range(11 * 32, 12 * 32), 8), updates=20)
-        change = np.abs(by_skill(world) - before)
-        most.append(np.delete(change, 11).max() / change[11])
-    assert most[0] < 0.1
-    assert most[1] > 0.3
-
-
-def test_traps_cannot_be_learned():
-    world = Learner(seed=0)
-    traps = [x for x in world.ids if world.skills([x])[0] >= 24]
-    before = world.rates(traps)
-    trained(world, np.repeat(traps[:32], 8), updates=20)
-    np.testing.assert_array_equal(world.rates(traps), before)
-    assert set(before) == {0.25, 0.12}
-
-
 def test_presets_are_the_mixes_of_the_demo_language():
     shown = [skill.shown for skill in SKILLS if not skill.is_trap]
     for task in (U_SHAPE, SEEN_ONCE):
@@ -189,18 +166,6 @@ def test_several_wrong_strategies_are_alike_and_share_what_the_right_one_leaves(
     np.testing.assert_allclose(first, [0.12] + [0.08] * 11)  # none is left for `other`
     np.testing.assert_allclose(second[4:7], np.array([0.3, 0.35, 0.35]) * (1 - task.other))
     np.testing.assert_allclose(np.delete(second, [4, 5, 6]), task.other / 9)
-
-
-def test_a_failure_teaches_less_where_there_are_more_ways_to_be_wrong():
-    """What a failure's strategy loses goes to the right one by its share of the rest."""
-    shares = []
-    for wrong in (1, tuple(range(1, 12))):
-        task = replace(SMALL, skills=((0, wrong, 0.1),), coins=(), strategies=12, offset=0.0)
-        world = Learner(task, seed=0)
-        world._rows.append((np.array([0]), np.array([1])))  # one rollout that used a wrong strategy
-        gradient = world.gradient([-1.0])
-        shares.append(np.linalg.norm(gradient[:, 0]) / np.linalg.norm(gradient[:, 1]))
-    assert shares == pytest.approx([0.1 / 0.105, 0.1 / (0.1 + 0.9 * 10 / 11)], rel=0.01)
 
 
 def test_a_world_that_grades_pays_by_prompt_and_strategy_and_draws_the_same_rollouts():

@@ -262,12 +262,6 @@ def test_allocate_of_a_decision_in_rounds_raises_and_names_begin(policy):
     assert 0 < step.request().sum() <= 32
 
 
-def test_allocate_adds_up_where_there_is_one_round_even_if_rounds_were_asked_for():
-    policy = ba.methods.on_all_fail(ba.uniform(), lambda ids: None, share=0.01)  # too little for a round of its own
-    assert policy.allocate(range(8), Budget(32, floor=0)).sum() == 32
-    assert not ba.uniform().begin(range(8), Budget(32)).in_rounds()
-
-
 @pytest.mark.parametrize("build", [ba.adaptive, ba.methods.spo, ba.methods.knapsack_rl])  # the last two have a memory
 def test_a_replaced_policy_learns_for_itself_and_its_name_tells_its_seed(build):
     policy = build(seed=0)

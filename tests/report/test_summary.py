@@ -1,169 +1,287 @@
-"""The report from a log on disk to the terminal and to machines."""
+"""What the rollouts of a run were spent on: by brute force, by hand, and on a logged run of a real model."""
 
+import csv
+import gzip
 import json
-import re
-from types import SimpleNamespace
+import math
+import os
+from collections import defaultdict
+from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import budgetalloc as ba
 from budgetalloc import InputError, Ledger, LedgerWriter
 from budgetalloc.beliefs.group_kinds import KINDS
-from budgetalloc.beliefs.ids import text_id
-from budgetalloc.report import as_html, as_json, as_text, report
-from budgetalloc.report.text import sparkline
+from budgetalloc.report import Report, as_json, report
+from budgetalloc.report.replays import unit_rewards
 
 NAN = float("nan")
+DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))
+LOG = DATA / "dsr_sub_grpo_history.csv.gz"
 
 
-def write(path, steps=8, low=0.0, high=1.0, lengths=True):
-    """A run of 12 prompts of 4 rollouts: two never solved, two always, the others now and then."""
+def log(rows, reward_range=None, **columns):
+    """From (step, id, reward) rows."""
+    steps, ids, rewards = zip(*rows, strict=True) if rows else ((), (), ())
+    frame = pd.DataFrame({"step": steps, "prompt": pd.Series(ids, dtype=object), "reward": rewards}, dtype=object)
+    return Ledger.of_frame(frame.assign(**columns), reward_range=reward_range)
+
+
+def of(rows, reward_range=None, **columns):
+    return report(log(rows, reward_range, **columns), policies=())
+
+
+def of_groups(rewards, **more):
+    """Groups of four of the prompt "a", one in each step."""
+    return of([(k // 4, "a", reward) for k, reward in enumerate(rewards)], **more)
+
+
+def brute(rows):
+    """Rollouts by kind, from the definition."""
+    groups = defaultdict(list)
+    for step, name, reward in rows:
+        if reward == reward:
+            groups[step, name].append(reward)
+    counted = dict.fromkeys(KINDS, 0)
+    for rewards in groups.values():
+        kind = "mixed" if len(set(rewards)) > 1 else {0.0: "all_fail", 1.0: "all_pass"}.get(rewards[0], "tied")
+        counted["single" if len(rewards) == 1 else kind] += len(rewards)
+    return counted
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from(["a", "b", 7]), st.sampled_from([0.0, 1.0, 0.5, NAN])), min_size=1
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS)
+def test_every_rollout_is_counted_once_under_its_kind(rows):
+    if all(np.isnan(reward) for _, _, reward in rows):
+        rows = [*rows, (0, "a", 1.0)]
+    run, expected = of(rows), brute(rows)
+    assert {kind: round(getattr(run, f"share_{kind}") * run.rollouts) for kind in KINDS} == expected
+    assert run.by_step[list(KINDS)].sum().to_dict() == expected
+    wasted = expected["all_fail"] + expected["all_pass"] + expected["tied"]
+    assert round(run.share_wasted * run.rollouts) == run.by_prompt["wasted"].sum() == wasted
+    assert run.share_as_predicted <= run.share_single
+    assert run.rollouts + run.unscored == len(rows)
+    assert run.by_prompt["rollouts"].sum() == run.rollouts == sum(row["rollouts"] for row in run.over_time(3))
+    never = {x for x in {r[1] for r in rows} if {r[2] for r in rows if r[1] == x and r[2] == r[2]} == {0.0}}
+    assert run.never_solved == len(never)
+    assert set(run.by_prompt.index[run.by_prompt["success"] == 0]) == never
+
+
+@pytest.mark.skipif(not LOG.exists(), reason="the logged rewards are not here")
+def test_a_logged_run_of_a_real_model_has_its_known_answer():
+    with gzip.open(LOG, "rt") as file:
+        rows = np.array([[int(x) for x in row] for row in list(csv.reader(file))[1:]])
+    prompt_G, visit_G, passed_G, n_G = rows[np.argsort(rows[:, 1], kind="stable")].T
+    at_R = np.repeat(np.arange(len(n_G)), n_G)
+    rewards_R = (np.arange(len(at_R)) - np.repeat(n_G.cumsum() - n_G, n_G) < passed_G[at_R]) * 1.0
+    run = of(list(zip(visit_G[at_R], prompt_G[at_R].tolist(), rewards_R, strict=True)))
+    assert [round(x, 3) for x in (run.share_wasted, run.share_all_fail, run.share_all_pass)] == [0.490, 0.309, 0.181]
+    assert (run.prompts, run.groups) == (1209, 64_000)
+    assert 0.5 < run.explained < 0.6
+
+
+def test_tokens_are_counted_where_lengths_are_known():
+    rows = [(0, "a", 0.0), (0, "a", 0.0), (0, "b", 0.0), (0, "b", 1.0)]
+    run = of(rows, length=[5, -1, 7, 8])
+    assert (run.tokens, run.wasted_tokens, run.unmeasured, run.tokens_per_success) == (20, 5, 1, 20.0)
+    assert (of(rows).tokens, of(rows).wasted_tokens) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "options", "said"),
+    [
+        (log([(0, "a", -1.0)]), {"reward_range": (0, 1)}, "reward of -1, outside reward_range"),
+        (log([(0, "a", NAN)]), {}, "no rollout with a reward"),
+        (log([]), {}, "no rollout with a reward"),
+        (log([(0, "a", 1.0)]), {"reward_range": (1, 0)}, "reward_range"),
+        ("no such file", {"policies": ["adaptiv"]}, r"'adaptiv' is unknown, did you mean adaptive\?"),
+    ],
+)
+def test_refusals(ledger, options, said):
+    with pytest.raises(InputError, match=said):
+        report(ledger, **{"policies": ()} | options)
+
+
+def test_a_last_step_with_few_rollouts_is_no_run_of_its_own():
+    rows = [(s, x, float(s == 9)) for s in range(10) for x in range(1 if s == 9 else 50) for _ in range(2)]
+    runs = of(rows).over_time(9)
+    assert [(row["first"], row["last"]) for row in runs] == [*((s, s) for s in range(8)), (8, 9)]
+    assert len(of(rows).over_time(1)) == 1
+
+
+# Success, rewards and their range
+
+
+@pytest.mark.parametrize(
+    ("rewards", "success", "kind", "never"),
+    [
+        ([1.0] * 4, [0] * 4, "all_fail", 1),  # a prompt that always earns the format's 1 of 2
+        ([1, 0, 1, 1], [0] * 4, "mixed", 1),  # rewards decide whether there is a gradient
+        ([1.0] * 4, [0, 1, 0, 1], "tied", 0),
+    ],
+)
+def test_solved_is_of_success_and_mixed_is_of_rewards(rewards, success, kind, never):
+    run = of_groups(rewards, success=success, reward_range=(0, 2))
+    assert (run.kinds, run.never_solved, run.always_solved) == ({kind: 1.0}, never, 0)
+    assert (run.reward, run.success) == (np.mean(rewards), np.mean(success))
+
+
+def test_the_range_of_the_ledger_is_used_and_one_is_found_with_a_note():
+    own = of_groups([-1] * 4 + [3] * 4, reward_range=(-1, 3))
+    assert (own.kinds, own.reward_low, own.reward_high, own.notes) == ({"all_fail": 0.5, "all_pass": 0.5}, -1, 3, {})
+    found = of_groups([-1] * 4 + [2] * 4 + [0.5] * 4)
+    assert (found.reward_low, found.reward_high, found.graded, found.success) == (-1, 2, True, 0.5)
+    assert found.notes == {"rewards from -1 to 2 taken as the range from failure to success": 12}
+    given = report(log([(0, "a", -1.0), (0, "a", 1.0)]), policies=(), reward_range=(-1, 3))
+    assert (given.success, given.graded) == (0.25, True)
+
+
+def test_a_replay_plays_success_and_the_callers_log_stays_as_it_was():
+    one = log([(0, "a", x) for x in (1, 2, 1, 2)], reward_range=(0, 2), success=[0, 1, 0, 1])
+    assert unit_rewards(one, (0.0, 2.0)).frame.reward.tolist() == [0, 1, 0, 1]
+    assert one.frame.reward.tolist() == [1, 2, 1, 2]
+
+
+def test_a_reward_that_became_constant_is_a_doubt(tmp_path):
+    rng, writer = np.random.default_rng(0), LedgerWriter(tmp_path / "ledger.jsonl")
+    for step in range(30):
+        rewards = rng.integers(0, 2, 8) if step < 15 else [0] * 8
+        writer.append(step, [f"p{at // 4}" for at in range(8)], rewards, [4] * 8, [0.5] * 8, [4] * 8)
+    (doubt,) = report(tmp_path / "ledger.jsonl", policies=()).doubts
+    assert doubt.startswith("The reward function of the log varied, and is 0 for every rollout since step 15")
+
+
+# Predictions
+
+
+def singles(predicted=None, steps=12, rates=(0.0, 1.0, 0.5, 0.5)):
+    """One rollout of each prompt in each step; the policy predicts `predicted` of each prompt, or nothing."""
     rng = np.random.default_rng(0)
+    rewards_R = (rng.random(steps * len(rates)) < np.tile(rates, steps)) * 1.0
+    rows = [(k // len(rates), f"p{k % len(rates)}", reward) for k, reward in enumerate(rewards_R)]
+    return log(rows, predicted=NAN if predicted is None else np.tile(predicted, steps))
+
+
+def test_single_rollouts_that_were_as_predicted_are_a_part_of_the_single_rollouts():
+    """By hand: predicted 0.05, 0.95, 0.5, 0.5 of success rates 0, 1, 1/2, 1/2: the first two were as predicted."""
+    run = report(singles([0.05, 0.95, 0.5, 0.5]), policies=())
+    assert (run.kinds, run.share_wasted, run.share_as_predicted) == ({"single": 1}, 0, 0.5)
+    assert run.surprise == pytest.approx(0.275)
+    assert run.success_brier == pytest.approx((0.05**2 + 0.5**2) / 2)
+    assert run.success_logged == 48
+    assert run.explained == pytest.approx(1 - run.success_brier / run.success_brier_constant)
+    assert run.success_brier_constant == pytest.approx(singles().frame.reward.var(ddof=0))
+    assert [(row["rollouts"], row["predicted"]) for row in run.success_deciles] == [
+        (12, pytest.approx(0.05)), (24, pytest.approx(0.5)), (12, pytest.approx(0.95)),
+    ]  # fmt: skip
+    assert math.isnan(report(singles([0.5] * 4, rates=[1.0] * 4), policies=()).explained)
+
+
+def test_without_a_logged_prediction_the_reports_own_belief_predicts():
+    frame = singles().frame
+    run, belief, expected = report(singles(), policies=()), ba.BetaEstimator(discount=0.9), []
+    for _, rows in frame.groupby("step"):
+        expected += np.abs(rows.reward - belief.belief(rows.prompt.tolist()).mean).tolist()
+        belief.observe(rows.prompt.tolist(), rows.reward)
+        belief.tick()
+    assert run.success_logged == 0
+    assert run.surprise == pytest.approx(np.mean(expected))
+    assert run.success_brier == pytest.approx(np.mean(np.square(expected)))
+    assert run.share_as_predicted == np.mean(np.array(expected) <= 0.1) > 0.2
+
+
+def test_forecasts_of_prompts_with_fixed_rates_are_calibrated():
+    rng = np.random.default_rng(0)
+    rate_P = rng.beta(0.5, 0.5, 400)
+    steps, ids = np.repeat(np.arange(30), 400 * 4), np.tile(np.repeat(np.arange(400), 4), 30)
+    run = of(list(zip(steps, ids.tolist(), (rng.random(len(ids)) < rate_P[ids]) * 1.0, strict=True)))
+    for row in run.success_deciles:
+        assert row["success"] == pytest.approx(row["predicted"], abs=0.08)
+    assert run.explained > 0.3
+
+
+# Costs
+
+
+def costly(path, costs=True, steps=20):
+    """A ledger whose rollouts cost 100 at first and 60 at the end, and of which every second one is a success."""
     writer = LedgerWriter(path)
-    rate_P = np.array([0, 0, 1, 1, *np.linspace(0.2, 0.8, 8)])
-    names = [f"prompt {p}" for p in range(11)] + ["<script>document.title='broken'</script>"]
     for step in range(steps):
-        passed_R = rng.random(48) < np.repeat(rate_P, 4)
-        length_R = rng.integers(5, 50, 48) if lengths else np.full(48, -1)
-        ids = [name for name in names for _ in range(4)]
-        writer.append(step, ids, np.where(passed_R, high, low), length_R, np.full(48, NAN), np.full(48, 4))
+        cost = 100.0 - 40 * step / (steps - 1)
+        ids, rewards = [f"p{at}" for at in range(8)], [0, 1] * 4
+        more = {"costs_R": [cost] * 8} if costs else {}
+        writer.append(step, ids, rewards, [10] * 8, [0.5] * 8, [1] * 8, success_R=rewards, **more)
     return path
 
 
-@pytest.fixture(scope="module")
-def summary(tmp_path_factory):
-    path = write(tmp_path_factory.mktemp("run") / "ledger.jsonl")
-    return report(path, seeds=range(2), workers=1)
+def test_the_cost_of_a_success_over_time(tmp_path):
+    run = report(costly(tmp_path / "ledger.jsonl"), policies=())
+    assert (run.tokens_per_success, run.cost_per_success) == (20.0, pytest.approx(160.0))
+    time = run.over_time(20)
+    assert [time[0]["cost_per_success"], time[-1]["cost_per_success"]] == pytest.approx([200.0, 120.0])
+    plain = report(costly(tmp_path / "plain.jsonl", costs=False), policies=())
+    assert math.isnan(plain.cost_per_success)
+    assert plain.tokens_per_success == 20.0
 
 
-def test_a_file_becomes_a_report(summary):
-    assert summary.kind == "ledger"
-    assert summary.name.endswith("ledger.jsonl")
-    assert len(summary.waste.never()) == len(summary.waste.always()) == 2
-    assert summary.waste.tokens > summary.waste.wasted_tokens > 0
-    assert [row["policy"] for row in summary.replayed.rows] == ["uniform", "knapsack", "thompson", "adaptive"]
-    assert (summary.replayed.steps, summary.replayed.rollouts, summary.replayed.prompts) == (8, 48, 12)
-    uniform = summary.replayed.rows[0]
-    assert uniform["mixed_rollouts"] == pytest.approx(summary.waste.shares()["mixed"])
+# The verdict
+
+HALF = {"a": [0, 1, 1, 1], "b": [0, 1, 0, 0]}
+WASTED = {"a": [0, 0, 0, 0], "b": [0, 1, 0, 0], "c": [1, 1, 1, 1]}
 
 
-@pytest.mark.parametrize("width", [80, 100, 140])
-@pytest.mark.parametrize("unicode", [True, False])
-def test_the_text_fits_the_terminal(summary, width, unicode):
-    text = as_text(summary, width, unicode=unicode)
-    assert max(map(len, text.splitlines())) <= width
-    assert unicode or text.isascii()
-    assert not any(line.startswith("%") for line in text.splitlines())
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ([HALF] * 20, "Healthy."),
+        ([WASTED] * 20, "Look at 66.7 % of the rollouts without a gradient."),
+        ([{"a": [1, 1, 1, 0]}] * 10 + [{"a": [0, 0, 0, 1]}] * 10, "success, which fell from 0.75 to 0.25."),
+    ],
+)
+def test_the_verdict(groups, said):
+    rows = [(step, name, x) for step, of in enumerate(groups) for name, rewards in of.items() for x in rewards]
+    assert of(rows).verdict.endswith(said)
 
 
-def test_the_text_has_all_sections(summary):
-    text = as_text(summary, 100, unicode=True)
-    for heading in ("WHERE THE ROLLOUTS WENT", "OVER TIME", "PROMPTS", "PREDICTED?", "OTHER POLICIES", "LEFT OUT"):
-        assert heading in text
-    flat = " ".join(text.split())
-    assert "learning does not react to the allocation" in flat
-    assert "adaptive may request groups of one" in flat
-    assert re.search(r"mixed +[\d.]+ % +█+ ", text)
-    assert "Never solved: 2 of 12 prompts (16.7 %)" in text
+def test_what_the_log_leaves_open_comes_first(tmp_path):
+    rows = "".join(f"{k // 8},{k},{k % 4 == 0:d}\n" for k in range(32))
+    (tmp_path / "c.csv").write_text("step,id,reward\n" + rows)
+    verdict = report(tmp_path / "c.csv", policies=()).verdict
+    assert verdict.startswith("Look at what the log leaves open (CAREFUL)")
 
 
-def test_a_terminal_without_block_characters_gets_ascii(summary, monkeypatch):
-    monkeypatch.setattr("sys.stdout", SimpleNamespace(encoding="ascii"))
-    assert as_text(summary).isascii()
+# JSON
 
 
-def test_a_sparkline_spans_its_own_range():
-    assert sparkline([]) == ""
-    assert sparkline([3, 3]) == "▁▁"
-    assert sparkline([NAN, 0.2, 0.9]) == " ▁█"
-
-
-def test_the_json_is_flat_and_documented(summary):
-    flat = json.loads(as_json(summary))
-    assert flat["version"] == 2
-    named = set(re.findall(r"`(\w+)`", as_json.__doc__))
-    named |= {name.replace("share_", "group_share_") for name in named if name.startswith("share_")}
-    assert set(flat) <= named
-    assert sum(flat[f"share_{kind}"] for kind in KINDS) == pytest.approx(1)
-    assert flat["share_wasted"] == pytest.approx(flat["share_all_fail"] + flat["share_all_pass"])
-    assert flat["never_solved"] == 2
-    assert flat["most_wasted"][0]["text"] is None  # prompts are named by their ids
-    assert len(flat["policies"]) == 4
-    assert all(not isinstance(value, dict) for value in flat.values() if value is not flat["notes"])
-
-
-def test_unknown_numbers_are_null_in_the_json(tmp_path):
-    one = report(write(tmp_path / "ledger.jsonl", steps=1, lengths=False), policies=())
-    text = as_json(one)
+def test_the_json_has_the_fields_of_the_report_and_null_for_unknown_numbers(tmp_path):
+    path = costly(tmp_path / "ledger.jsonl", costs=False)
+    text = as_json(report(path, policies=()))
     flat = json.loads(text)
+    more = {"version", "verdict", "success_belief", "over_time", "limits"}
+    assert set(flat) == {field.name for field in fields(Report)} - {"by_step", "by_prompt"} | more
+    assert sum(flat[f"share_{kind}"] for kind in KINDS) == pytest.approx(1)
     assert "NaN" not in text
-    assert (flat["tokens"], flat["wasted_tokens"], flat["policies"]) == (None, None, None)
-    assert flat["why_not"] == "no policy was named"
+    assert (flat["cost_per_success"], flat["policies"], flat["why_not"]) == (None, None, "no policy was named")
+    assert as_json(report(Ledger.read(path), policies=())) == text
 
 
-def test_the_range_of_rewards_is_found_with_a_note(tmp_path):
-    path = write(tmp_path / "ledger.jsonl", low=-1.0, high=2.0)
-    summary = report(path, policies=["uniform"], seeds=[0], workers=1)
-    assert summary.waste.reward_range == (-1, 2)
-    assert "rewards from -1 to 2 taken as the range from failure to success" in summary.notes
-    assert 0 < summary.replayed.rows[0]["reward"] < 1
-    assert report(path, policies=(), reward_range=(-1, 3)).waste.graded
+def test_the_most_wasted_prompts_come_first():
+    run = of([(0, "a", 0), (0, "a", 0), *[(0, "b", 0)] * 5, (0, "c", 0), (0, "c", 1)])
+    assert [(row["id"], row["wasted"], row["success"]) for row in run.most_wasted] == [("b", 5, 0.0), ("a", 2, 0.0)]
 
 
-def test_a_range_that_does_not_hold_is_refused(tmp_path):
-    with pytest.raises(InputError, match="outside reward_range"):
-        report(write(tmp_path / "ledger.jsonl", low=-1.0), policies=(), reward_range=(0.0, 1.0))
-
-
-def test_a_failed_replay_leaves_the_rest_of_the_report(tmp_path):
-    summary = report(write(tmp_path / "ledger.jsonl"), seeds=[0], steps=1000, workers=1)
-    assert summary.replayed is None
-    assert "Not replayed: steps=1000" in as_text(summary)
-    assert summary.waste.rollouts == 8 * 48
-
-
-def test_an_unknown_policy_is_refused_before_anything_is_read():
-    with pytest.raises(InputError, match=r"'adaptiv' is unknown, did you mean adaptive\?"):
-        report("no such file", policies=["adaptiv"])
-
-
-def test_a_ledger_in_memory_is_read_as_its_file(tmp_path):
-    path = write(tmp_path / "ledger.jsonl")
-    assert as_json(report(Ledger.read(path), policies=())) == as_json(report(path, policies=()))
-
-
-def test_doubts_about_the_log_come_first(tmp_path):
-    """Prompts may be named by the wrong column, such as a row number."""
-    rows = "".join(f"{k // 8},{k},{k % 4 == 0:d},\n" for k in range(32))
-    (tmp_path / "c.csv").write_text("step,id,reward,x\n" + rows)
-    run = report(tmp_path / "c.csv", policies=())
-    text = as_text(run, 100)
-    assert "CAREFUL: no value of the column 'id' comes twice" in text.split("\n\n")[0]
-    assert text.count("comes twice") == 1
-    assert "unknown column 'x': 32" in text.split("LEFT OUT")[1]
-    assert len(json.loads(as_json(run))["doubts"]) == 1
-    page = as_html(run)
-    assert page.index("comes twice") < page.index("<h2>")
-
-
-def test_prompts_that_are_named_by_hashes_are_shown_with_their_text(tmp_path):
-    """TRL's completions have the text: its first characters are shown next to the hash, without control characters."""
-    pq = pytest.importorskip("pyarrow.parquet")
-    import pyarrow as pa
-
-    prompts = ["What is 2 + 2? \x1b[31m" + "x" * 200, "<b>bold</b>"]
-    for step in (1, 2):
-        columns = {"step": [step] * 4, "prompt": [prompts[0]] * 2 + [prompts[1]] * 2, "completion": ["x"] * 4}
-        columns |= {"exact": [0.0, 0.0, 1.0, 1.0], "advantage": [0.0] * 4}
-        pq.write_table(pa.table(columns), tmp_path / f"completions_{step:05}.parquet")
-    run = report(tmp_path, policies=())
-    ids = [text_id(text) for text in prompts]
-    assert set(run.texts) == set(ids)
-    text = as_text(run, 100)
-    assert f"{ids[0]}  What is 2 + 2?" in text
-    assert "\x1b" not in text
-    assert max(map(len, text.splitlines())) <= 100
-    assert json.loads(as_json(run))["most_wasted"][0]["text"] == prompts[0][:200]
-    page = as_html(run)
-    assert "&lt;b&gt;bold&lt;/b&gt;" in page
-    assert "<b>bold" not in page
+def test_decisions_are_counted_beside_the_trainers_steps():
+    """Two generation batches in one optimizer step are two decisions."""
+    run = of_groups([0, 1] * 8, trainer_step=np.repeat([0, 1], 8))
+    assert (run.steps, run.trainer_steps) == (4, 2)

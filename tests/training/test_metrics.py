@@ -14,9 +14,8 @@ from one_step import rollouts_of
 import budgetalloc as ba
 from budgetalloc.beliefs.group_kinds import KINDS
 from budgetalloc.logs.progress import Progress
-from budgetalloc.report import comparison_report, report
-from budgetalloc.report.json_report import as_json
-from budgetalloc.report.run_comparison import Side
+from budgetalloc.report import as_json, report
+from budgetalloc.report.comparison import Side, comparison_of
 from budgetalloc.training.log_writer import append
 from budgetalloc.training.metrics import MAIN, metrics_of, share_without_spread
 from budgetalloc.training.success import Measure, Rule
@@ -97,7 +96,7 @@ def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
         append(ba.LedgerWriter(path), batch)
         run = report(path, policies=())
     flat = json.loads(as_json(run))
-    side = comparison_report.comparison_of(Side(run, Progress()), Side(run, Progress()))["runs"][0]
+    side = comparison_of(Side(run, Progress()), Side(run, Progress()))["runs"][0]
     for kind in KINDS:
         shares = metrics[f"frac_{kind}"], flat[f"share_{kind}"], side[kind]
         assert shares == pytest.approx([shares[0]] * 3), kind

@@ -133,7 +133,7 @@ def test_a_change_of_all_rewards_is_said_once(caplog):
     assert learn(rails, WHOLE)["baseline/recalibrated"] == 0.0
 
 
-@pytest.mark.parametrize("change", [{"brier": None}, {"worse": None}, {"within": "x"}, {"rollouts": float("inf")}])
+@pytest.mark.parametrize("change", [{"sums": {}}, {"worse": None}, {"within": "x"}, {"uniform": 3}])
 def test_a_damaged_state(change):
     rails = Rails()
     with pytest.raises(ba.StateError, match="damaged"):

@@ -166,7 +166,7 @@ def test_a_state_with_damaged_rails_changes_nothing(tmp_path):
     saved, session = (session_of(ba.adaptive(seed=0)) for _ in range(2))
     trained(saved, range(2))
     part_of(saved, Rails)._sums["brier"] = np.nan
-    assert_refused(saved, session, tmp_path, "rails")
+    assert_refused(saved, session, tmp_path, "Rails")
 
 
 def test_a_state_with_damaged_costs_changes_nothing(tmp_path):
@@ -611,3 +611,15 @@ def test_rollouts_that_never_come_are_counted_and_charged_and_teach_nothing():
     came = [name for name in ids_R if name == "q1"]
     harder.observe(came, [1] * len(came), [1] * len(came))
     assert harder.end().metrics["lost/easier"] > 0.1
+
+
+def test_prompts_that_never_return_are_said_once(caplog):
+    session = ba.Session("knapsack", ["reward"], candidates=1)
+    for step in range(19 + 1 + 30):
+        ids = ["q0", "q1"] if step == 19 else [f"q{2 * step}", f"q{2 * step + 1}"]
+        session.begin(ids, 4, 2)
+        ids_R = session.request()
+        session.observe(ids_R, [0, 1] * (len(ids_R) // 2), [1] * len(ids_R))
+        session.end()
+        assert ("candidates='all'" in caplog.text) == (step >= 39)
+    assert caplog.text.count("No prompt of the last 20 batches had been seen before") == 1

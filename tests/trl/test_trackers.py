@@ -18,9 +18,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers.integrations import TensorBoardCallback
 
 import budgetalloc as ba
+from budgetalloc.beliefs.state import load_state
 from budgetalloc.logs.ledger import read_log
-from budgetalloc.trl.prompt_costs import PromptCosts, histogram_of_counts
-from budgetalloc.trl.trackers import COLUMNS, PROMPT_COSTS_FILE
+from budgetalloc.training.belief_checkpoint import STATE_FILE
+from budgetalloc.trl.trackers import COLUMNS, PromptCosts, histogram_of_counts
 
 EXPECTED = [
     *("success", "brier", "brier_pool_mean", "prompts", "pool_met", "rewards_clipped", "all_equal", "seconds"),
@@ -198,7 +199,7 @@ def test_a_resumed_run_continues_its_table(build, tmp_path):
     config = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
     whole, _ = train(build, "tensorboard", output_dir=str(tmp_path / "whole"), **config)
     checkpoint = tmp_path / "whole" / "checkpoint-2"
-    assert (checkpoint / PROMPT_COSTS_FILE).exists()
+    assert "trackers" in load_state(checkpoint / STATE_FILE)[0]
     before = texts(events(whole, tmp_path / "whole"))
     for file in (tmp_path / "whole").rglob("events.out.tfevents.*"):
         file.unlink()

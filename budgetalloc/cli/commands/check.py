@@ -28,7 +28,6 @@ def run(args: argparse.Namespace) -> int:
     if not args.script.is_file():
         raise InputError(f"{args.script}: there is no such file. Give the script that trains.")
     grpo_trainer = imported("trl", "budgetalloc check", "trl").GRPOTrainer
-    from budgetalloc.trl import AdaptiveGRPOCallback
 
     try:
         trainer, given = _run_to_train(args.script, args.args, grpo_trainer)
@@ -42,12 +41,8 @@ def run(args: argparse.Namespace) -> int:
             f"{args.script} ended without a call of GRPOTrainer.train(). Give the script that "
             "trains."
         )
-    callbacks = [
-        each
-        for each in trainer.callback_handler.callbacks
-        if isinstance(each, AdaptiveGRPOCallback)
-    ]
-    if not callbacks:
+    callback = next((x for x in trainer.callback_handler.callbacks if x in given), None)
+    if callback is None:
         raise InputError(
             f"{args.script} attaches no AdaptiveGRPOCallback. Before train(), write "
             "trainer.add_callback(AdaptiveGRPOCallback(trainer))."
@@ -55,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     lines = textwrap.TextWrapper(
         100, subsequent_indent=" " * 12, break_on_hyphens=False, break_long_words=False
     )
-    for name, text in _described(callbacks[0], given[callbacks[0]]):
+    for name, text in _described(callback, given[callback]):
         print(lines.fill(f"{name:<12}{text}"))
     return 0
 
@@ -105,7 +100,9 @@ def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]
     yield "policy", str(callback.policy)
     yield "success", _success(callback.session.scoring)
     yield "first step", _first_step(callback)
-    own = {name: x for name, x in given.items() if name not in ("trainer", "policy", "options")}
+    own = {
+        name: x for name, x in given.items() if name not in ("self", "trainer", "policy", "options")
+    }
     changed = [
         f"{name}={shown(value)}"
         for name, value in (own | dict(callback.options.asked)).items()
@@ -133,12 +130,8 @@ def _success(scoring: Any) -> str:
 def _first_step(callback: Any) -> str:
     """How many rollouts of how many prompts the first step would draw: it is decided as the
     training would."""
-    trainer, session, prompts, options = (
-        callback.trainer,
-        callback.session,
-        callback.prompts,
-        callback.options,
-    )
+    trainer, session = callback.trainer, callback.session
+    prompts, options = callback.prompts, callback.options
     rollouts, group = trainer.args.generation_batch_size, trainer.num_generations
     if callback._unobserved is not None:
         return f"{rollouts} rollouts of {rollouts // group} prompts. {callback._unobserved}"

@@ -4,50 +4,33 @@ import argparse
 import itertools
 import json
 import textwrap
-from collections.abc import Sequence
 
 from budgetalloc.methods.table import METHODS, SECTIONS, published
 
 __all__ = ["run"]
 
+_TITLES = ("method", "rule", "source", "checked against", "asks of a trainer")
+
 
 def run(args: argparse.Namespace) -> None:
     """Prints the table, or the same as JSON."""
-    names = ("name", "decides", "formula", "source", "checked", "starves", "note")
-    rows = [
-        {name: getattr(method, name) for name in names} | {"needs": method.needs()}
-        for method in METHODS
-    ]
-    print(json.dumps(rows, indent=1) if args.json else _table())
-
-
-def _table(width: int = 120) -> str:
-    """The table in plain text, with lines of at most `width` characters."""
-    sizes = [max(len(m.name) for m in METHODS), 0, 16, 17, 26]
-    sizes[1] = width - sum(sizes) - 2 * (len(sizes) - 1)
-    lines = [f"{len(METHODS)} methods, {published()} of them published."]
-    titles = ("method", "rule", "source", "checked against", "asks of a trainer")
+    if args.json:
+        names = ("name", "decides", "formula", "source", "checked", "starves", "note")
+        rows = [{name: getattr(m, name) for name in names} | {"needs": m.needs()} for m in METHODS]
+        print(json.dumps(rows, indent=1))
+        return
+    print(f"{len(METHODS)} methods, {published()} of them published.")
+    names_width = max(len(m.name) for m in METHODS)
+    widths = (names_width, 53 - names_width, 16, 17, 26)  # 120 with two blanks between them
     for decides, what in SECTIONS.items():
-        cells = [
+        print(f"\n{decides.capitalize()}: {what[0].lower()}{what[1:]}\n")
+        cells_of = [
             (m.name, m.formula, m.source, m.checked, m.asks())
             for m in METHODS
             if m.decides == decides
         ]
-        lines += [
-            "",
-            f"{decides.capitalize()}: {what[0].lower()}{what[1:]}",
-            "",
-            *_wrapped(titles, sizes),
-        ]
-        lines += [line for cell in cells for line in _wrapped(cell, sizes)]
-    return "\n".join(lines)
-
-
-def _wrapped(cells: Sequence[str], sizes: Sequence[int]) -> list[str]:
-    """One row of a table, on as many lines as its longest cell needs."""
-    parts = [textwrap.wrap(text, size) for text, size in zip(cells, sizes, strict=True)]
-    lines = itertools.zip_longest(*parts, fillvalue="")
-    return [
-        "  ".join(f"{part:<{size}}" for part, size in zip(line, sizes, strict=True)).rstrip()
-        for line in lines
-    ]
+        for cells in (_TITLES, *cells_of):
+            parts = [textwrap.wrap(text, width) for text, width in zip(cells, widths, strict=True)]
+            for line in itertools.zip_longest(*parts, fillvalue=""):
+                padded = (f"{part:<{width}}" for part, width in zip(line, widths, strict=True))
+                print("  ".join(padded).rstrip())

@@ -4,61 +4,63 @@ import argparse
 import contextlib
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.cli.config import Config
-from budgetalloc.cli.log_options import bar, opened
+from budgetalloc.cli.reading import bar, opened
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.report.json_report import plain
-from budgetalloc.report.policy_replays import LIMITS, POLICIES, unit_rewards
+from budgetalloc.report.replays import LIMITS, POLICIES, unit_rewards
+from budgetalloc.report.summary import plain
 
-__all__ = ["HEADS", "MEANING", "SHARES", "as_text", "chosen", "run", "terms", "with_unit_rewards"]
+__all__ = ["HEADS", "as_text", "run", "terms", "with_unit_rewards"]
 
 SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
 SHARES |= {name: name for name in ("modelled", "signal")}
 HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
 MEANING = (
     "Mixed groups have unequal rewards, and therefore a gradient under a group baseline. In "
-    "brackets are 95 % "
-    "intervals over seeds, that is over other draws from the same log. `At least` counts a group "
-    "as mixed if its "
-    "logged rewards are unequal, `at most` also if one of its rewards was modelled. Groups of one "
-    "are never mixed, "
-    "even where a posterior baseline gives them a gradient: a policy that may request them has no "
-    "share of mixed "
-    "groups (-). The signal, the mean of 4 times the variance of a prompt's success, is defined "
-    "for groups of any size."
+    "brackets are 95 % intervals over seeds, that is over other draws from the same log. `At "
+    "least` counts a group as mixed if its logged rewards are unequal, `at most` also if one of "
+    "its rewards was modelled. Groups of one are never mixed, even where a posterior baseline "
+    "gives them a gradient: a policy that may request them has no share of mixed groups (-). The "
+    "signal, the mean of 4 times the variance of a prompt's success, is defined for groups of any "
+    "size."
 )
+_UNSUPPORTED = ("mixture", "quotas", "cost", "features")
 
 
 def run(args: argparse.Namespace) -> None:
     """Reads the log, replays the policies, prints the table."""
     check_workers(args.workers)  # before the log is read
     config = Config.read(args.config) if args.config else None
-    unsupported = {
-        "mixture": "a log does not say the domain of a prompt, so a replay cannot mix domains. Leave it out.",
-        "quotas": "a log does not say the domain of a prompt, so a replay cannot keep quotas. Leave them out.",
-        "cost": "a replay counts rollouts, and does not learn what they cost. Leave it out.",
-        "features": "a log does not hold the columns of the dataset, so a replay has no features. Leave them out.",
-    }
-    for name, text in unsupported.items():
-        if config is not None and name in config.callback:
-            raise UnsupportedError(f"{config.file}: callback.{name}: {text}", argument=name)
-    policies = chosen(args.policy, config)
     instead = {}
-    if config:
+    if config is not None:
+        for name in _UNSUPPORTED:
+            if name in config.callback:
+                raise UnsupportedError(
+                    f"{config.file}: callback.{name}: a replay has neither domains, nor costs, nor "
+                    "features of prompts. Leave it out.",
+                    argument=name,
+                )
         instead = {
             "prompt": config.callback.get("prompt_id"),
             "reward_range": config.callback.get("reward_range"),
         }
+    names = args.policy or ([POLICIES[0]] if config else POLICIES)
+    policies = {name: config.rival(name) if config else Config(name) for name in names}
+    for rival in policies.values():
+        rival.build()  # an unknown name is an error before the log is read
+    if config is not None:
+        label = config.method
+        policies[label if label not in policies else f"{label} ({config.file})"] = config
     reading = opened(args, **instead)
     ledger = with_unit_rewards(reading)
     world = Replay(ledger)
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     budgets = {
         name: rival.bounds.budget(rollouts, prompts, group) for name, rival in policies.items()
     }
-    with bar("replaying", len(policies) * args.seeds, "runs") as move:
+    with bar("replaying", len(policies) * args.seeds) as move:
         table = summarise(
             seen
             for at, (name, rival) in enumerate(policies.items())
@@ -92,7 +94,10 @@ def run(args: argparse.Namespace) -> None:
             "notes": dict(reading.notes),
             "doubts": list(reading.notes.doubts),
             "step": {"rollouts": rollouts, "prompts": prompts},
-            "settings": {name: rival.as_dict() for name, rival in policies.items()},
+            "settings": {
+                name: {"policy": str(rival.build()), "plan": rival.plan, **asdict(rival.bounds)}
+                for name, rival in policies.items()
+            },
             "policies": [
                 row | {"min_group": budgets[row["policy"]].smallest_group} for row in table
             ],
@@ -100,17 +105,6 @@ def run(args: argparse.Namespace) -> None:
         }
     )
     print(json.dumps(answer, indent=1, allow_nan=False) if args.json else as_text(answer))
-
-
-def chosen(names: Sequence[str] | None, config: Config | None) -> dict[str, Config]:
-    """The policies in the order of the table: those named on the command line, then the policy of
-    the file."""
-    names = names or ([POLICIES[0]] if config else POLICIES)
-    configs = {name: config.rival(name) if config else Config.of(name) for name in names}
-    if config is not None:
-        label = config.method
-        configs[label if label not in configs else f"{label} ({config.file})"] = config
-    return configs
 
 
 def with_unit_rewards(reading: Ledger) -> Ledger:
@@ -141,18 +135,10 @@ def terms(
         if args.rollouts is not None:
             raise InputError(
                 f"--rollouts {args.rollouts}: the pacing in {args.config} sets the rollouts of "
-                "each step. Leave out "
-                "--rollouts."
+                "each step. Leave out --rollouts."
             )
-        plan = config.plan[:steps]
-        steps, needed = len(plan), sum(plan[:-1])
-        if needed >= world.rollouts:
-            raise InputError(
-                f"{args.config}: pacing: the first {steps - 1} steps spend {needed} rollouts, and "
-                "the log has "
-                f"{world.rollouts}. Use fewer --steps, or a smaller pacing.rollouts."
-            )
-        portion = config.bounds.quantum
+        plan, portion = config.plan[:steps], config.bounds.quantum
+        steps = len(plan)
         rollouts = max(sum(plan) // steps // portion, 1) * portion  # the average step
     else:
         _, rows_S = np.unique(ledger.frame["step"].to_numpy(), return_counts=True)
@@ -163,66 +149,50 @@ def terms(
             f"{rollouts} rollouts a step: the whole log has {world.rollouts}. Use --rollouts with "
             "a smaller number."
         )
-    return (
-        rollouts,
-        args.prompts or min(max(rollouts // max(world.group, 1), 1), len(world.ids)),
-        steps,
-    )
+    prompts = args.prompts or min(max(rollouts // max(world.group, 1), 1), len(world.ids))
+    return rollouts, prompts, steps
 
 
 def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
     """The table, the meaning of its columns, and what a replay cannot show."""
+    from pandas import DataFrame
+
     rows, step = answer["policies"], answer["step"]
-    paced = any("pacing" in settings for settings in answer["settings"].values())
-    wrapped = partial(textwrap.wrap, width=width)
+    paced = " on average" if any(each["plan"] for each in answer["settings"].values()) else ""
     seeds = f"{rows[0]['seeds']} {'seeds' if rows[0]['seeds'] > 1 else 'seed'}"
+    doubts = [f"CAREFUL: {text}: {answer['notes'][text]:,}" for text in answer["doubts"]]
+    notes = [f"  {x}: {n:,}" for x, n in answer["notes"].items() if x not in answer["doubts"]]
+    table = DataFrame([_cells(row, rows[0]) for row in rows], columns=HEADS).set_index("policy")
     lines = [
         f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, "
         f"{answer['prompts']:,} prompts.",
-        *(
-            line
-            for text in answer["doubts"]
-            for line in wrapped(f"CAREFUL: {text}: {answer['notes'][text]:,}")
-        ),
-        f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} "
-        f"rollouts{' on average' if paced else ''} and "
+        *(line for text in doubts for line in textwrap.wrap(text, width)),
+        f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} rollouts{paced} and "
         f"{step['prompts']:,} prompts, {seeds}.",
         "",
+        table.rename_axis(None).rename_axis("policy", axis=1).to_string(),
+        "",
+        *(line for text in (MEANING, *answer["limits"]) for line in textwrap.wrap(text, width)),
     ]
-    cells = [HEADS, *(_cells(row, rows[0]) for row in rows)]
-    sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        texts = [
-            f"{x:<{n}}" if at == 0 else f"{x:>{n}}"
-            for at, (x, n) in enumerate(zip(row, sizes, strict=True))
-        ]
-        lines.append("  ".join(texts).rstrip())
-    lines += ["", *wrapped(MEANING), *(line for text in answer["limits"] for line in wrapped(text))]
-    if notes := [
-        f"  {text}: {n:,}" for text, n in answer["notes"].items() if text not in answer["doubts"]
-    ]:
-        lines += ["", "Left out or assumed while reading:", *notes]
-    return "\n".join(lines)
+    return "\n".join(
+        [*lines, *(["", "Left out or assumed while reading:", *notes] if notes else [])]
+    )
 
 
 def _cells(row: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str, ...]:
     """A row of the table. A policy that may request groups of one has "-" for its mixed groups, as
     in a report."""
-    alone = {
-        figure
-        for figure in SHARES.values()
-        if row["min_group"] == 1 and figure not in ("modelled", "signal")
-    }
-    less = (
-        "-"
-        if 1 in (row["min_group"], first["min_group"])
-        else _interval(row, "mixed_diff", "{:+.1f}")
-    )
+    alone = row["min_group"] == 1
+    less = _interval(row, "mixed_diff", "{:+.1f}")
+    shares = [
+        "-" if alone and name not in ("modelled", "signal") else f"{100 * row[name]:.1f} %"
+        for name in SHARES.values()
+    ]
     return (
         row["policy"],
-        "-" if row["min_group"] == 1 else _interval(row, "mixed", "{:.1f}"),
-        "" if row is first else less,
-        *("-" if figure in alone else f"{100 * row[figure]:.1f} %" for figure in SHARES.values()),
+        "-" if alone else _interval(row, "mixed", "{:.1f}"),
+        "" if row is first else "-" if alone or first["min_group"] == 1 else less,
+        *shares,
     )
 
 

@@ -7,13 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from budgetalloc.cli.config import Config
-from budgetalloc.cli.log_options import bar, opened
+from budgetalloc.cli.reading import bar, opened
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.progress import Progress, read_progress
-from budgetalloc.report import Report, as_json, as_text, comparison_report, report
-from budgetalloc.report.policy_replays import POLICIES
-from budgetalloc.report.run_comparison import Side
+from budgetalloc.report import Report, as_json, as_text, comparison, report
+from budgetalloc.report.replays import POLICIES
+from budgetalloc.training.policy_like import policy_of
 
 __all__ = ["SECONDS", "compare", "follow", "run", "summary_of"]
 
@@ -67,9 +66,9 @@ def summary_of(args: argparse.Namespace) -> Report:
         () if args.no_replay or args.follow else tuple(dict.fromkeys(args.policy or POLICIES))
     )
     for name in policies:
-        Config.of(name)  # an unknown name is an error before the log is read
+        policy_of(name)  # an unknown name is an error before the log is read
     reading = opened(args)
-    with bar("replaying", len(policies) * args.seeds, "runs") as move:
+    with bar("replaying", len(policies) * args.seeds) as move:
         return report(
             reading,
             policies=policies,
@@ -94,15 +93,11 @@ def compare(args: argparse.Namespace) -> None:
         reading = opened(argparse.Namespace(**{**vars(args), "log": log}))
         summary = report(reading, policies=())
         path = reading.path if reading.kind == "ledger" else None
-        sides.append(Side(summary, Progress() if path is None else read_progress(path)))
-    comparison = comparison_report.comparison_of(*sides)
+        sides.append(comparison.Side(summary, Progress() if path is None else read_progress(path)))
+    compared = comparison.comparison_of(*sides)
     if args.html is not None:
-        _write(args.html, comparison_report.as_html(comparison))
-    print(
-        comparison_report.as_json(comparison)
-        if args.json
-        else comparison_report.as_text(comparison, _width())
-    )
+        _write(args.html, comparison.as_html(compared))
+    print(comparison.as_json(compared) if args.json else comparison.as_text(compared, _width()))
 
 
 def _write(path: Path, page: str) -> None:

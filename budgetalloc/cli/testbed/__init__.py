@@ -1,7 +1,6 @@
-"""A tiny language model that compares allocation policies by training it with TRL's GRPO.
+"""A tiny language model that is trained with TRL's GRPO: for the demo and the benchmarks.
 
-`skills` is the task language (no torch), and `language` is the protocol of any task language.
-`weights/` holds the pretrained model. `train` runs TRL's GRPOTrainer once and returns the learning
-curve. `heldout` measures success on prompts that neither pretraining nor training contains. `demo`
-compares two policies.
+`skills` is the task language (no torch), and `weights/` holds the pretrained model. `train` runs
+TRL's GRPOTrainer once and returns the learning curve. `heldout` measures success on prompts that
+neither pretraining nor training contains.
 """

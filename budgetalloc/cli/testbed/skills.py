@@ -22,12 +22,8 @@ from budgetalloc.offline.worlds import SHOWN
 
 __all__ = [
     "ALPHABET",
-    "ANSWER_LENGTH",
-    "DIGITS",
-    "LENGTH",
     "OPERATIONS",
     "SKILLS",
-    "STRINGS",
     "WEIGHTS",
     "Skill",
     "answer",
@@ -37,7 +33,6 @@ __all__ = [
     "lines_of_text",
     "make_reward",
     "pool",
-    "prompt",
     "prompt_id",
     "skill_of",
 ]
@@ -99,18 +94,11 @@ SKILLS: tuple[Skill, ...] = _skills()
 _INDEX = {skill.letter: k for k, skill in enumerate(SKILLS)}
 
 
-def prompt(skill: Skill, digits: str) -> str:
-    """The text the model continues, 6 characters."""
-    return f"{skill.letter}{digits}="
-
-
 def prompt_id(text: str) -> int:
     """The prompt's number in every pool and split; `skill_of` reads it back."""
-    if (
-        len(text) != LENGTH + 2
-        or text[0] not in _INDEX
-        or not text[1:-1].isdecimal()
-        or text[-1] != "="
+    digits = text[1:-1]
+    if not (
+        text[:1] in _INDEX and len(digits) == LENGTH and digits.isdecimal() and text[-1] == "="
     ):
         raise ValueError(
             f"prompt_id(text={text!r}): not a prompt. Write a letter a-z, {LENGTH} digits and '='."
@@ -192,7 +180,7 @@ def _rows(per_skill: int, rng: np.random.Generator, held: bool) -> list[dict[str
                 f"{len(fits)}."
             )
         for n in rng.choice(len(fits), size=per_skill, replace=False):
-            text = prompt(skill, fits[n])
+            text = f"{skill.letter}{fits[n]}="
             rows.append({"prompt": text, "prompt_id": prompt_id(text), "skill": skill.letter})
     return rows
 
@@ -219,5 +207,5 @@ def lines_of_text(rows: int, rng: np.random.Generator) -> list[str]:
         if is_held_out(digits) or not skill.is_clear(digits):
             continue
         operation = skill.right if rng.random() < skill.shown else skill.wrong
-        lines.append(prompt(skill, digits) + OPERATIONS[operation](digits))
+        lines.append(f"{skill.letter}{digits}=" + OPERATIONS[operation](digits))
     return lines

@@ -60,7 +60,7 @@ def test_it_says_what_the_training_would_do_and_stops_there(checked, tmp_path):
     status, found, _ = checked(f"main(ledger={str(tmp_path / 'ledger.jsonl')!r}, cap=8)")
     assert status == 0
     assert found["policy"] == "adaptive(seed=0)"
-    assert found["success"] == "the reward of low_digit"
+    assert found["success"] == "low_digit"
     assert found["first step"].startswith("16 rollouts of 8 prompts among 24, 2 of each.")
     assert found["changed"].startswith(f"cap=8, ledger='{tmp_path}")
     assert not (tmp_path / "ledger.jsonl").exists()
@@ -77,10 +77,10 @@ def test_it_says_what_the_training_would_do_and_stops_there(checked, tmp_path):
             "first step",
             "16 rollouts of 8 prompts among 8, 2 of each",
         ),
-        ("main(low_digit, tidy)", "success", "is chosen from the first rewards of low_digit, tidy: "),
-        ("main(low_digit, tidy, success='low_digit')", "success", "low_digit=1"),
+        ("main(low_digit, tidy)", "success", "is chosen once, from the rewards of low_digit, tidy: "),
+        ("main(low_digit, tidy, success='low_digit')", "success", "low_digit"),
         ("main(success=0.5)", "success", "a total reward of at least 0.5"),
-        ("main(low_digit, tidy, success=lambda rewards: rewards['tidy'])", "success", "the success that <lambda>()"),
+        ("main(low_digit, tidy, success=lambda rewards: rewards['tidy'])", "success", "what <lambda>() returns"),
     ],
 )
 def test_what_it_says(checked, end, name, text):

@@ -66,19 +66,7 @@ def test_files_with_other_columns_are_read_with_their_own(tmp_path):
     ledger, notes = read(tmp_path)
     assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2]
     assert ledger.frame.reward.iloc[-1] == 1
-    assert notes["row of a file with other columns than the first one"] == 1
     assert notes["file that cannot be read to its end"] == 1
-
-
-def test_a_torn_arrow_file_is_read_as_far_as_it_goes(tmp_path):
-    with pa.ipc.new_stream(str(tmp_path / "d.arrow"), pa.table(COLUMNS).schema) as writer:
-        for _ in range(50):
-            writer.write_table(pa.table(COLUMNS))
-    whole = (tmp_path / "d.arrow").read_bytes()
-    (tmp_path / "d.arrow").write_bytes(whole[: len(whole) // 2])
-    ledger, notes = read(tmp_path / "d.arrow")
-    assert 4 * 10 < len(ledger) < 4 * 40
-    assert notes["file that cannot be read to its end"] >= 1
 
 
 def test_groups_lists_of_rewards_and_numbers_of_all_kinds(tmp_path):
@@ -107,12 +95,3 @@ def test_prompts_without_an_id_are_hashed_and_a_table_of_neither_is_refused(tmp_
     pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "d.parquet")
     with pytest.raises(InputError, match=r"has the columns \['a', 'b'\]: name those of the prompts and of the rewards"):
         read(tmp_path / "d.parquet")
-
-
-def test_a_file_of_many_row_groups_is_read_whole(tmp_path):
-    size = 200_000
-    table = pa.table({"step": np.arange(size) // 100, "prompt_id": np.arange(size) % 50, "reward": np.ones(size)})
-    pq.write_table(table, tmp_path / "d.parquet", row_group_size=10_000)
-    ledger = read_log(tmp_path / "d.parquet")
-    assert ledger.frame.step.tolist() == (np.arange(size) // 100).tolist()
-    assert ledger.frame.prompt.tolist() == (np.arange(size) % 50).tolist()

@@ -32,11 +32,6 @@ def rows():
     return [json.loads(line) for line in FILE.read_text().splitlines()]
 
 
-def without_rollouts(*keys):
-    """The rows as versions wrote them that did not list rollouts."""
-    return [{key: x for key, x in row.items() if key not in ("rollout_infos", *keys)} for row in rows()]
-
-
 def write(path, records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
@@ -60,33 +55,6 @@ def test_other_names_and_values():
     assert read_log(FILE).texts[IDS[1]] == "5 + 2 ="
 
 
-def test_a_profile_without_rollouts_is_read_where_rewards_were_0_and_1(tmp_path):
-    path = write(tmp_path / "p.jsonl", without_rollouts())
-    ledger, notes = read(path)
-    assert ledger.frame.prompt.tolist() == [IDS[0]] * 4 + [IDS[1]] * 4
-    assert ledger.frame.reward.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
-    assert notes["row without the rewards of its rollouts, or the number of them"] == 1  # its rewards were graded
-    assert len(notes.doubts) == 1
-
-
-@pytest.mark.parametrize(
-    "change", [{"std/reward": 0.3}, {"mean/reward": 0.7}, {"max/reward": 2.0}, {"std/reward": None}]
-)
-def test_a_mean_that_does_not_determine_the_rewards_is_not_guessed_from(tmp_path, change):
-    path = write(tmp_path / "p.jsonl", [without_rollouts()[0] | change, without_rollouts()[1]])
-    assert set(read(path)[0].frame.prompt.tolist()) == {IDS[1]}
-
-
-def test_a_profile_without_the_number_of_rollouts_cannot_be_used(tmp_path):
-    path = write(tmp_path / "p.jsonl", without_rollouts("num_rollouts"))
-    ledger, notes = read(path)
-    assert ledger.frame.prompt.tolist() == []
-    assert notes["row without the rewards of its rollouts, or the number of them"] == 3
-    dataset = Prompts(Dataset.from_list([{"prompt": chat} for chat in CHATS]))
-    with pytest.raises(InputError, match="rollouts of 0 of the 3 prompts"):
-        features_of(dataset, path)
-
-
 def test_broken_rows_are_counted(tmp_path):
     first = rows()[0]
     odd = [{"mean/reward": 1}, first | {"rollout_infos": [5]}, first | {"sample": {}, "_ng_task_index": None}]
@@ -107,9 +75,3 @@ def test_a_profile_starts_a_training_and_one_of_other_prompts_is_refused():
     other = Prompts(Dataset.from_list([{"prompt": "another question"}]))
     with pytest.raises(InputError, match="rollouts of 0 of the 1 prompts of the train dataset"):
         features_of(other, FILE)
-
-
-def test_a_report_counts_the_groups_of_a_profile():
-    seen = json.loads(ba.report.as_json(ba.report.report(FILE, policies=[])))
-    assert seen["share_wasted"] == pytest.approx(4 / 11)
-    assert seen["share_all_fail"] == pytest.approx(4 / 11)

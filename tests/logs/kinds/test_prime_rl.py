@@ -46,23 +46,6 @@ def test_the_output_folder_of_a_run_is_enough(tmp_path, place):
     assert len(ledger) == 10
 
 
-def test_one_file_of_a_step_and_a_stream_in_a_folder_are_found(tmp_path):
-    ledger, _ = read(FILES / "rollouts" / "step_2" / "train_rollouts.jsonl")
-    assert ledger.frame.step.tolist() == [2] * 4
-    (tmp_path / "monitor").mkdir()
-    (tmp_path / "monitor" / "traces.jsonl").write_bytes(gzip.decompress((FILES / "traces.jsonl.gz").read_bytes()))
-    assert len(read(tmp_path)[0]) == 10
-
-
-def test_a_stream_out_of_order_is_sorted(tmp_path):
-    rows = gzip.decompress((FILES / "traces.jsonl.gz").read_bytes()).splitlines(keepends=True)
-    (tmp_path / "traces.jsonl").write_bytes(b"".join(reversed(rows)))
-    ledger, notes = read(tmp_path / "traces.jsonl")
-    assert ledger.frame.step.tolist() == [1] * 3 + [2] * 3 + [3] * 4
-    assert notes["steps out of order, sorted"] == 1
-    assert notes["row of an evaluation"] == 2  # counted once, although the file is read twice
-
-
 def episodes():
     return gzip.decompress((FILES / "traces.jsonl.gz").read_bytes()).splitlines(keepends=True)
 
@@ -113,18 +96,6 @@ def test_a_stream_in_chunks_is_read_sealed_or_not(tmp_path):
         assert ledger.frame.prompt.tolist() == whole.frame.prompt.tolist()
         assert notes["broken row"] == 1
         assert notes["row of an evaluation"] == 2
-
-
-def test_a_damaged_chunk_costs_what_follows_in_it(tmp_path):
-    rows = episodes()
-    compressed(tmp_path / "00000.jsonl.zst", [b"".join(rows[:4])])
-    (tmp_path / "00001.jsonl").write_bytes(b"".join(rows[4:]))
-    sealed = (tmp_path / "00000.jsonl.zst").read_bytes()
-    (tmp_path / "00000.jsonl.zst").write_bytes(sealed[: len(sealed) // 2])
-    ledger, notes = read(tmp_path)
-    assert notes["file that ends early"] == 1
-    (tmp_path / "00000.jsonl.zst").unlink()
-    assert ledger.frame.prompt.tolist() == read(tmp_path)[0].frame.prompt.tolist() != []
 
 
 def test_a_torn_line_costs_one_line(tmp_path):

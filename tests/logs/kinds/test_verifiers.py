@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from budgetalloc.logs.ledger import read_log
 
@@ -46,17 +45,6 @@ def test_a_flat_row_is_a_rollout_of_its_example():
     assert ledger.frame.reward.tolist() == [row["reward"] for row in rows]
     assert ledger.frame.length.tolist() == [row["token_usage"]["output_tokens"] for row in rows]
     assert notes == {"reward outside [0, 1]": 1}
-
-
-@pytest.mark.parametrize("name", ["traces.jsonl", "results.jsonl"])
-def test_one_of_several_rewards_can_be_asked_for(name, tmp_path):
-    write(tmp_path / name, records(f"{name}.gz"))
-    low, notes = read(tmp_path, reward="low")
-    assert set(low.frame.reward[~np.isnan(low.frame.reward)].tolist()) == {0.0, 1.0}
-    both, _ = read(tmp_path, reward={"low": 1, "short": 0.5})
-    every, _ = read(tmp_path)
-    np.testing.assert_array_equal(both.frame.reward, every.frame.reward)
-    assert "reward outside [0, 1]" not in notes
 
 
 def test_a_rollout_that_failed_has_no_reward_rather_than_zero(tmp_path):

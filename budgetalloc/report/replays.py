@@ -1,0 +1,130 @@
+"""Replay of other policies on a finished run, with the run's number of rollouts per step."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import to_unit
+from budgetalloc.errors import InputError
+from budgetalloc.logs.ledger import Ledger
+from budgetalloc.methods.table import method_of
+from budgetalloc.offline.comparison import Progress, comparisons, summarise
+from budgetalloc.offline.parallel import Workers
+from budgetalloc.offline.replay import Replay
+
+__all__ = ["LIMITS", "POLICIES", "replay", "success_of", "unit_rewards"]
+
+POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
+"""The policies compared by default. Policies such as `dapo`, which generate more than they train
+on, are left out."""
+LIMITS = (
+    "A replay answers each policy with logged rewards, each drawn once, and with a model of the "
+    "prompt's rate when a policy requests more rollouts of a prompt than were logged.",
+    "It shows which groups a policy would have drawn from the language model as it was. It cannot "
+    "show what the language model would have learned, because learning does not react to the "
+    "allocation here. A policy with fewer mixed groups may learn faster or slower; only training "
+    "runs decide that.",
+)
+_ANSWERS = 4_000_000  # rollouts that all replays together may answer: about a minute on one core
+_KEPT = 1_000_000  # rollouts of the log that a replay may hold in memory
+
+
+def success_of(ledger: Ledger, reward_range: tuple[float, float] | None) -> FloatArray:
+    """The success of each rollout, NaN where there is none, shape (R,).
+
+    Args:
+        ledger: A log. Success that is not the reward mapped by the log's range is used unchanged.
+        reward_range: The rewards of failure and success; None is the range of the log, or (0, 1).
+
+    Raises:
+        InputError: a reward outside a range that the log does not have itself.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"step": 0, "prompt": "a", "reward": [-1.0, 0.0, 1.0]})
+    >>> ledger = Ledger.of_frame(frame, reward_range=(-1, 1))
+    >>> success_of(ledger, None), success_of(ledger, (-1, 3))
+    (array([0. , 0.5, 1. ]), array([0.  , 0.25, 0.5 ]))
+    """
+    rewards_R, success_R = (ledger.frame[name].to_numpy() for name in ("reward", "success"))
+    own = ledger.reward_range
+    mapped_R = to_unit(rewards_R, own or (0.0, 1.0))
+    mapped_R = mapped_R if own is None else np.clip(mapped_R, 0.0, 1.0)
+    stated = not np.array_equal(success_R, mapped_R, equal_nan=True)
+    if stated or (reward_range is None and own is not None):
+        return np.asarray(np.clip(success_R, 0.0, 1.0))
+    low, high = reward_range or (0.0, 1.0)
+    unit_R = to_unit(rewards_R, (low, high))
+    outside_R = (unit_R < 0) | (unit_R > 1)  # False for NaN
+    if outside_R.any():
+        raise InputError(
+            f"The log has a reward of {rewards_R[outside_R][0]:g}, outside reward_range=({low:g}, "
+            f"{high:g}): give the rewards that stand for failure and success.",
+            argument="reward_range",
+        )
+    return unit_R
+
+
+def unit_rewards(log: Ledger, reward_range: tuple[float, float] | None) -> Ledger:
+    """The log with the success of each rollout in [0, 1] as rewards, from which policies learn."""
+    success_R = success_of(log, reward_range)
+    frame = log.frame.assign(reward=success_R, success=success_R)
+    return replace(log, frame=frame, reward_range=(0.0, 1.0))
+
+
+def replay(
+    ledger: Ledger,
+    policies: Sequence[str],
+    *,
+    rollouts: int,
+    groups: int,
+    seeds: Sequence[int],
+    steps: int | None = None,
+    workers: Workers = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Replays the first million rollouts of a log for each policy; the fields of a `Report`.
+
+    Args:
+        ledger: The run, with rewards in [0, 1].
+        policies: Names of methods; the others are compared with the first.
+        rollouts, groups: Of a step of the log, medians.
+        steps: Steps of each replay; by default as many as the log can answer, or fewer if that
+            would take minutes.
+        seeds, workers, progress: As in `budgetalloc.offline.comparison.comparisons`.
+
+    Raises:
+        InputError: no seed, or more steps than the log can answer.
+    """
+    logged = max(len(ledger) // rollouts, 1)
+    if len(ledger) > _KEPT:
+        steps_S, rows_S = np.unique(ledger.frame["step"].to_numpy(), return_counts=True)
+        fits = max(int(np.searchsorted(rows_S.cumsum(), _KEPT, side="right")), 1)
+        frame = ledger.frame[ledger.frame["step"] <= steps_S[fits - 1]]
+        ledger = replace(ledger, frame=frame)
+    world = Replay(ledger)
+    batch = max(min(groups, len(world.ids)), 1)
+    prompts = min(batch, rollouts // 2)  # so that groups of two fit
+    if steps is None:
+        most = _ANSWERS // (len(set(policies)) * max(len(seeds), 1) * rollouts)
+        steps = max(min(world.rollouts // rollouts, max(most, 2)), 1)
+    builders = {name: method_of(name).build for name in policies}
+    run = comparisons(
+        builders, world, rollouts, steps=steps, seeds=seeds, prompts=prompts, workers=workers,
+        progress=progress,
+    )  # fmt: skip
+    rows = [
+        row | {"min_group": builders[row["policy"]](seed=0).needs.min_group}
+        for row in summarise(run)
+    ]
+    return {
+        "policies": rows,
+        "replay_steps": steps,
+        "replay_logged": logged,
+        "replay_rollouts": rollouts,
+        "replay_prompts": prompts,
+        "replay_seeds": len(seeds),
+        "replay_narrowed": prompts < batch,
+    }

@@ -1,0 +1,79 @@
+"""Policies on a log with its own budget: what is held back for them, and figures known by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from budgetalloc import Ledger
+from budgetalloc.offline.comparison import FIGURES
+from budgetalloc.report import as_html, as_text, replays, report
+
+
+def log(passed_SP, n=4):
+    """Step s rolls every prompt out n times, of which `passed_SP[s][p]` pass."""
+    cells = [(s, p, passed) for s, row in enumerate(passed_SP) for p, passed in enumerate(row)]
+    rows = [(step, p, float(k < passed)) for step, p, passed in cells for k in range(n)]
+    return Ledger.of_frame(pd.DataFrame(rows, columns=["step", "prompt", "reward"]))
+
+
+HALF = log([[0, 4, 2, 2]] * 6)
+
+
+def run(policies, of=HALF, **options):
+    return report(of, policies=policies, workers=1, **options)
+
+
+def test_uniform_draws_the_log_itself():
+    replayed = run(["uniform"], seeds=[0, 1])
+    row = replayed.policies[0]
+    sizes = replayed.replay_steps, replayed.replay_rollouts, replayed.replay_prompts, replayed.replay_seeds
+    assert sizes == (6, 16, 4, 2)
+    assert (row["mixed_rollouts"], row["mixed"], row["reward"], row["modelled"]) == (0.5, 2, 0.5, 0)
+    assert row["mixed_rollouts_low"] == row["mixed_rollouts_high"] == 0.5
+    assert all(np.isnan(run(["uniform"], seeds=[3]).policies[0][f"{figure}_low"]) for figure in FIGURES)
+
+
+def test_the_signal_is_that_of_the_prompts_that_got_rollouts():
+    """Two of four prompts pass half of the time, the others always or never: 4 p (1-p) is 1, 1, 0 and 0."""
+    uniform, adaptive = run(["uniform", "adaptive"], seeds=[0, 1, 2]).policies
+    assert uniform["signal"] == pytest.approx(0.5)
+    assert adaptive["signal"] > 0.6
+    assert adaptive["signal_diff"] == pytest.approx(adaptive["signal"] - 0.5)
+
+
+def test_a_policy_of_single_rollouts_is_not_judged_by_mixed_groups():
+    found = run(["uniform", "adaptive"], seeds=[0, 1])
+    assert [row["min_group"] for row in found.policies] == [2, 1]
+    row = next(line for line in as_text(found, 120).splitlines() if line.startswith("  adaptive"))
+    assert row.split()[:3] == ["adaptive", "-", "-"]
+    assert row.split()[3] != "-"  # the signal
+    assert '<td class="name">adaptive</td><td>-</td><td>-</td><td>' in as_html(found)
+    other = run(["adaptive", "uniform"], seeds=[0])
+    row = next(line for line in as_text(other, 120).splitlines() if line.startswith("  uniform"))
+    assert row.split()[3] == "-"  # nor compared with them
+
+
+def test_groups_of_two_fit_where_rollouts_are_few():
+    few = log([[(step + p) % 2 for p in range(60)] for step in range(4)], n=1)
+    found = run(["adaptive", "dapo"], few, seeds=[0])
+    assert (found.replay_narrowed, found.replay_prompts) == (True, 30)
+    assert "fewer prompts than in the log, so that groups of two fit" in " ".join(as_text(found).split())
+
+
+def test_progress_counts_all_runs():
+    seen = []
+    run(["uniform", "knapsack"], seeds=[0, 1], steps=1, progress=lambda *args: seen.append(args))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_a_failed_replay_leaves_the_rest_of_the_report():
+    found = run(["uniform"], seeds=[0], steps=7)
+    assert (found.policies, found.rollouts) == (None, 96)
+    assert "Not replayed: steps=7" in as_text(found)
+
+
+def test_the_first_whole_steps_of_a_long_log_are_replayed(monkeypatch):
+    monkeypatch.setattr(replays, "_KEPT", 44)  # of 16 rollouts a step
+    found = run(["uniform"], seeds=[0])
+    assert (found.replay_steps, found.replay_logged) == (2, 6)
+    assert "The first 2 of about 6 steps" in as_text(found)

@@ -1,0 +1,179 @@
+"""The sentences of a report say what the numbers say, whatever the log."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from budgetalloc import Ledger, LedgerWriter
+from budgetalloc.beliefs.ids import text_id
+from budgetalloc.report import as_html, as_text, report
+from budgetalloc.report.text import (
+    cost_sentences,
+    forecast_sentences,
+    headline,
+    notes_sentences,
+    prompts_sentences,
+    shortened,
+    size_sentence,
+    sparkline,
+)
+
+NAN = float("nan")
+
+
+def of(groups, **columns):
+    """The report on (step, id, rewards) groups."""
+    rows = [(step, name, reward) for step, name, rewards in groups for reward in rewards]
+    frame = pd.DataFrame(rows, columns=["step", "prompt", "reward"])
+    return report(Ledger.of_frame(frame.assign(**columns)), policies=())
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (
+            [(0, "a", [0, 0]), (0, "b", [1, 1]), (0, "c", [0, 1]), (0, "d", [0.5, 0.5])],
+            "75.0 % of the rollouts gave no gradient under a group baseline: 25.0 % in groups that all failed, 25.0 % "
+            "in groups that all passed, 25.0 % in groups that had equal rewards in between.",
+        ),
+        ([(0, "a", [0, 1])], "No group has equal rewards: no rollout was wasted under a group baseline."),
+        ([(0, "a", [0])], "Every rollout was a single rollout: there is no group whose rewards could be equal."),
+    ],
+)
+def test_the_headline_names_each_kind_of_waste(groups, said):
+    assert headline(of(groups)) == said
+
+
+def test_tokens_costs_and_single_rollouts_have_sentences():
+    assert cost_sentences(of([(0, "a", [0, 0])])) == [
+        "The log has no lengths, so the number of wasted tokens is unknown."
+    ]
+    tokens, success = cost_sentences(of([(0, "a", [0, 0]), (0, "b", [0, 1])], length=10))
+    assert tokens == "Tokens in wasted groups: 20 of 40 (50.0 %)."
+    assert success == "Tokens a success: 40 over the run."
+    assert "the lengths of 50.0 % are known" in cost_sentences(of([(0, "b", [0, 1])], length=[3, NAN]))[0]
+    groups = [(step, "b", [0, 1]) for step in range(20)]
+    (_, cost) = cost_sentences(of(groups, cost=np.repeat(np.linspace(100, 60, 20), 2)))
+    assert cost == (
+        "Cost a success, in the unit of the run's cost=: 160 over the run, 197.9 at first and 122.1 at the end."
+    )
+    single = cost_sentences(of([(step, name, [0]) for step in range(9) for name in "ab"]))[-1]
+    assert single.startswith("100.0 % of the rollouts were single rollouts")
+    assert "of all rollouts it was at most 0.1" in single
+
+
+def test_prompts_never_and_always_solved_are_counted():
+    never, sometimes, always = prompts_sentences(of([(0, "a", [0, 0]), (1, "a", [0, 0]), (0, "b", [0, 1])]))
+    assert never == "Never solved: 1 of 2 prompts (50.0 %), with 66.7 % of the rollouts (median 4 each)."
+    assert sometimes == "Sometimes solved: 1 of 2 prompts (50.0 %), with 33.3 % of the rollouts (median 2 each)."
+    assert always == "Always solved: 0 of 2 prompts (0.0 %), with 0.0 % of the rollouts."
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ([(step, "a", [step % 2] * 4) for step in range(12)], "The prediction is worse than the constant."),
+        ([(step, "a", [0.5, 0]) for step in range(3)], "Success is graded."),
+        ([(step, "a", [1, 1]) for step in range(3)], "Every rollout had the same success"),
+        ([(0, "a", [1, 0])], "No prompt came twice, and the log has no predictions"),
+    ],
+)
+def test_what_could_be_predicted(groups, said):
+    assert forecast_sentences(of(groups))[-1].startswith(said)
+
+
+def test_who_predicted():
+    groups = [(step, "a", [0, 1]) for step in range(3)]
+    assert "by the belief Beta(0.5, 0.5)" in forecast_sentences(of(groups))[0]
+    assert "by the policy of the run" in forecast_sentences(of(groups, predicted=0.5))[0]
+
+
+def test_notes_have_their_counts():
+    assert notes_sentences(of([(0, "a", [0, NAN])])) == ["rollouts without a reward, left out: 1"]
+    assert notes_sentences(of([(0, "a", [0])])) == ["Nothing."]
+
+
+def test_decisions_are_said():
+    run = of([(step, "a", [0, 1]) for step in range(4)], trainer_step=np.repeat([0, 1], 4))
+    assert "4 decisions in 2 training steps" in size_sentence(run)
+
+
+@pytest.mark.parametrize(("name", "text"), [("a\x1b[31m\nb", "a [31m b"), ("x" * 50, "x" * 17 + "..."), (7, "7")])
+def test_ids_are_short_and_harmless_in_a_terminal(name, text):
+    assert shortened(name, 20) == text
+
+
+def test_a_sparkline_spans_its_own_range():
+    assert (sparkline([]), sparkline([3, 3]), sparkline([NAN, 0.2, 0.9])) == ("", "▁▁", " ▁█")
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory):
+    """A run of 12 prompts of 4 rollouts: two never solved, two always, the others now and then."""
+    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("run") / "ledger.jsonl"
+    writer, rate_P = LedgerWriter(path), np.array([0, 0, 1, 1, *np.linspace(0.2, 0.8, 8)])
+    for step in range(8):
+        passed_R = rng.random(48) < np.repeat(rate_P, 4)
+        ids = [f"prompt {p}" for p in range(12) for _ in range(4)]
+        writer.append(step, ids, passed_R, rng.integers(5, 50, 48), np.full(48, NAN), np.full(48, 4))
+    return report(path, seeds=range(2), workers=1)
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_the_text_fits_the_terminal(summary, width, unicode):
+    text = as_text(summary, width, unicode=unicode)
+    assert max(map(len, text.splitlines())) <= width
+    assert unicode or text.isascii()
+    assert not any(line.startswith("%") for line in text.splitlines())
+
+
+def test_the_text_begins_with_the_verdict_and_has_all_sections(summary, monkeypatch):
+    text = as_text(summary, 100, unicode=True)
+    assert text.startswith(summary.verdict)
+    for heading in ("WHERE THE ROLLOUTS WENT", "OVER TIME", "PROMPTS", "PREDICTED?", "OTHER POLICIES", "LEFT OUT"):
+        assert heading in text
+    flat = " ".join(text.split())
+    assert "learning does not react to the allocation" in flat
+    assert "adaptive may request groups of one" in flat
+    assert re.search(r"mixed +[\d.]+ % +█+ ", text)
+    assert "Never solved: 2 of 12 prompts (16.7 %)" in text
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(encoding="ascii"))
+    assert as_text(summary).isascii()
+
+
+def test_doubts_about_the_log_come_first(tmp_path):
+    """Prompts may be named by the wrong column, such as a row number."""
+    rows = "".join(f"{k // 8},{k},{k % 4 == 0:d},\n" for k in range(32))
+    (tmp_path / "c.csv").write_text("step,id,reward,x\n" + rows)
+    run = report(tmp_path / "c.csv", policies=())
+    text = as_text(run, 100)
+    assert "CAREFUL: no value of the column 'id' comes twice" in text.split("\n\n")[0]
+    assert text.count("comes twice") == 1
+    assert "unknown column 'x': 32" in text.split("LEFT OUT")[1]
+    page = as_html(run)
+    assert page.index("comes twice") < page.index("<h2>")
+
+
+def test_prompts_that_are_named_by_hashes_are_shown_with_their_text(tmp_path):
+    """TRL's completions have the text: its first characters are shown next to the hash, without control characters."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    prompts = ["What is 2 + 2? \x1b[31m" + "x" * 200, "<b>bold</b>"]
+    for step in (1, 2):
+        columns = {"step": [step] * 4, "prompt": [prompts[0]] * 2 + [prompts[1]] * 2, "completion": ["x"] * 4}
+        columns |= {"exact": [0.0, 0.0, 1.0, 1.0], "advantage": [0.0] * 4}
+        pq.write_table(pa.table(columns), tmp_path / f"completions_{step:05}.parquet")
+    run = report(tmp_path, policies=())
+    text = as_text(run, 100)
+    assert f"{text_id(prompts[0])}  What is 2 + 2?" in text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert run.most_wasted[0]["text"] == prompts[0][:200]
+    page = as_html(run)
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "<b>bold" not in page
