@@ -42,7 +42,7 @@ NOT_RUN = 70  # an exit status that pytest does not use
 # What tests each module besides its doctests: files of `tests/`, and calls of `tests/test_arguments.py`.
 TESTS = {
     "solvers/interface": (
-        ["solvers/test_interface.py", "solvers/test_greedy.py", "policies/costs/test_prices.py"],
+        ["solvers/test_interface.py", "solvers/test_greedy.py", "policies/test_composition.py"],
         ["greedy", "greedy, tokens"],
     ),
     "solvers/greedy": (["solvers/test_greedy.py", "solvers/test_domains.py"], ["greedy", "greedy, tokens"]),
@@ -74,7 +74,7 @@ TESTS = {
         ["group_advantages", "group_advantages, posterior"],
     ),
     "policies/batch_advantages": (["policies/test_advantages.py", "training/test_size_of_advantages.py"], []),
-    "policies/adaptive": (["policies/test_adaptive.py", "policies/costs/test_prices.py"], ["adaptive"]),
+    "policies/adaptive": (["policies/test_adaptive.py", "policies/test_composition.py"], ["adaptive"]),
 }
 OPERATORS = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},

@@ -35,6 +35,19 @@ LANGUAGES: dict[str, Any] = {
 }
 
 
+def text_of_skills(rows: int, rng: np.random.Generator) -> list[str]:
+    """`rows` prompts of `skills`, each with the right answer (with probability `shown`) or the wrong one."""
+    lines: list[str] = []
+    while len(lines) < rows:
+        skill = skills.SKILLS[int(rng.integers(len(skills.SKILLS)))]
+        digits = f"{int(rng.integers(skills.STRINGS)):0{skills.LENGTH}d}"
+        if skills.is_held_out(digits) or not skill.is_clear(digits):
+            continue
+        operation = skill.right if rng.random() < skill.shown else skill.wrong
+        lines.append(f"{skill.letter}{digits}={skills.OPERATIONS[operation](digits)}")
+    return lines
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How the shipped weights were made; the defaults are those of `skills`."""
@@ -139,9 +152,10 @@ def pretrain(
         return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, recipe.steps - warmup)))
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    shown = text_of_skills if language is skills else language.lines_of_text
     bar = tqdm(range(recipe.steps), desc="pretraining", unit="step", disable=not progress)
     for step in bar:
-        lines = [line.partition("=") for line in language.lines_of_text(recipe.rows, rng)]
+        lines = [line.partition("=") for line in shown(recipe.rows, rng)]
         prompts, answers = [line[0] + line[1] for line in lines], [line[2] for line in lines]
         logits_RTV, tokens_RT = answer_logits(model, tokenizer, prompts, answers)
         loss = torch.nn.functional.cross_entropy(logits_RTV.flatten(0, 1), tokens_RT.flatten())

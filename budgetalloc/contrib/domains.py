@@ -69,7 +69,8 @@ class Domains(Part):
                 argument="domain",
             )
         self.domain = domain
-        self.shares = {} if not quotas and self.mixture is not None else check_shares(quotas)
+        none = quotas is None or (isinstance(quotas, Mapping) and not quotas)
+        self.shares = {} if none and self.mixture is not None else check_shares(quotas)
         self.quotas: Quotas
         self._session: Session
         self._checked = self._said = False

@@ -35,7 +35,7 @@ from budgetalloc.training.prompt_features import FeatureNames, policy_with_featu
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.checkpoints import step_of, with_load, with_save
-from budgetalloc.trl.generation import GROUP
+from budgetalloc.trl.step import GROUP
 
 __all__ = ["AdaptiveRolloutWorker"]
 

@@ -85,6 +85,14 @@ class Buffer:
         self.step = 0
         self._draws = 0
 
+    def reuse(self, trainer: Any) -> "Reuse":
+        """What reuses this buffer's responses in a `GRPOTrainer`."""
+        return Reuse(trainer, self)
+
+    def refusals(self, trainer: Any) -> Iterator[UnsupportedError]:
+        """Why its responses would be reused wrongly there (`refusals`)."""
+        return refusals(trainer)
+
     def __len__(self) -> int:
         """Number of responses kept."""
         return len(self.samples)

@@ -16,7 +16,8 @@ from trl.trainer.utils import pad
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.contrib.tree_growth import Active, Leaf, grow
+from budgetalloc.budget import IntArray
+from budgetalloc.contrib.tree_growth import Active, Leaf, grow, tree_advantages
 from budgetalloc.errors import (
     InputError,
     UnsupportedError,
@@ -26,6 +27,7 @@ from budgetalloc.errors import (
     check_seed,
 )
 from budgetalloc.policies import Policy
+from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 from budgetalloc.trl.patching import patched_attribute
 
@@ -124,6 +126,18 @@ class Trees:
         else:
             number = round(count * float(self.roots))
         return min(count, max(2, number))
+
+    def refusals(
+        self, trainer: Any, policy: Policy, options: Options
+    ) -> Iterator[UnsupportedError]:
+        """Why its rollouts would be trained on wrongly there (`refusals`)."""
+        return refusals(trainer, policy, options)
+
+    def advantages(
+        self, batch: Rollouts, options: Options, branch_RT: IntArray, weight_R: FloatArray
+    ) -> FloatArray:
+        """The advantage of each token (`tree_growth.tree_advantages`)."""
+        return tree_advantages(batch, options, branch_RT, weight_R)
 
     def begin(self, ids_R: list[Id]) -> None:
         """Tells the prompt of each row of the next call, in which rows with the same id are one

@@ -223,9 +223,12 @@ def _verifiers(
                 continue
             # the step of arrival comes first, because the trainer learns the reward then
             steps = (
-                folder, _get(info, "arrival", "step"), work.get("step"),
-                _get(info, "prime_rl", "step"), 0,
-            )  # fmt: skip
+                folder,
+                _get(info, "arrival", "step"),
+                work.get("step"),
+                _get(info, "prime_rl", "step"),
+                0,
+            )
             rollout: Record = {"step": as_integer(next(x for x in steps if x is not None))}
             rollout |= {"prompt_id": _task(trace, record, asked.prompt), "length": _length(trace)}
             if asked.success:

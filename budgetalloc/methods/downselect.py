@@ -364,18 +364,16 @@ def resample_on_correct(
     2508.20722).
 
     A group that keeps m of its n rows keeps `round(m |positive| / n)` rows with success above 0,
-    and other rows for the rest. The released code takes the first failures; it rounds both kinds,
-    keeps whole groups if both are too small, and drops groups of fewer than m rows and of equal
-    rewards. The paper is quoted as drawing failures uniformly and successes with chances inverse to
-    their penalty (we did not read its text): pass `rng` for that.
+    and other rows for the rest, the first ones. The released code rounds both kinds, keeps whole
+    groups if both are too small, and drops groups of fewer than m rows and of equal rewards.
 
     Args:
         ids_R, rewards_R, rows: As in all functions of this module.
-        penalties_R: Penalties, at least 0, shape (R,); NaN is the worst, and None is 0 for all. In
-            the paper, the share of tool calls with an error plus a penalty for the format.
+        penalties_R: Penalties, at least 0, shape (R,); NaN is the worst, and None is 0 for all.
         success_R: Success of each rollout in [0, 1]; None if the rewards are the successes.
         min_zero, min_positive: Fewest rows of each kind, as far as the group has them.
-        rng: Source of the draws; penalties below 0.01 (our choice) then count as 0.01.
+        rng: Draws failures uniformly and successes with chances inverse to their penalty, at least
+            0.01, as the paper is quoted (we did not read its text).
 
     >>> resample_on_correct(["a"] * 8, [1, 0, 1, 1, 0, 1, 0, 0], 4, [0.5, 0, 0, 0.2, 0, 1, 0, 0])
     array([1, 2, 3, 4])

@@ -29,33 +29,27 @@ def on_all_fail(
     """Spends part of the budget on rollouts with your hints, for prompts whose rollouts of the step
     all failed.
 
-    The trigger is that of NuRL (arXiv 2509.25666), which regenerates an all-fail group with a hint
-    in all but one of its rollouts. Guide (2506.13923) and XRPO's seeding (2510.06672) use it too.
-    The content of a hint, and how the loss treats its tokens, are your choice: Guide corrects the
-    ratio to the prompt without the hint, NuRL gives hints only in a second stage of training.
+    The trigger is that of NuRL (arXiv 2509.25666), Guide (2506.13923) and XRPO's seeding
+    (2510.06672). The content of a hint, and how the loss treats its tokens, are your choice.
 
     `policy` spends all but `share` of the budget. Then `hint(ids)` is called once, with every
-    prompt whose successes of this step are all 0, and returns those that have a hint. Each of these
-    gets `rollouts - unhinted` rollouts in a separate round with `step.hinted` True, as far as the
-    reserve suffices. A last plain round gives each `unhinted` rollouts and spends the rest on all
-    prompts.
+    prompt whose successes of this step are all 0. Those that it returns get `rollouts - unhinted`
+    rollouts in a separate round with `step.hinted` True, as far as the reserve suffices. A last
+    plain round gives each `unhinted` rollouts and spends the rest on all prompts.
 
     Pass the rewards of the separate round with `hinted=True`, else `step.observe` raises
     `InputError`. They count against the budget, but beliefs, memory and trigger ignore them. In
     `group_advantages` hinted rollouts need ids of their own, unless you want groups that mix both
-    kinds, as NuRL's do. The posterior baseline is that of the prompt without a hint.
-
-    The two policies share one state: use only the new one afterwards.
+    kinds, as NuRL's do. The two policies share one state: use only the new one afterwards.
 
     Args:
-        policy: Decides everything else, in one round or several, with a budget in rollouts.
+        policy: Decides everything else, with a budget in rollouts.
         hint: Your function. It must return the same result on every process.
-        rollouts: Further rollouts of a prompt with a hint, at least 1.
-        unhinted: How many of them are without the hint, 0 to `rollouts - 1`.
-        share: Reserved share of the budget, in (0, 1); our default. It is lowered if the rest could
-            not be spent.
-        fewest: Failures of this step that the trigger needs, at least 1; our default. NuRL needs a
-            whole group.
+        rollouts, unhinted: Further rollouts of such a prompt, at least 1, and how many of them are
+            without the hint, 0 to `rollouts - 1`.
+        share: Reserved share of the budget, in (0, 1). It is lowered if the rest could not be
+            spent.
+        fewest: Failures of this step that the trigger needs, at least 1. NuRL needs a whole group.
 
     >>> import budgetalloc as ba
     >>> ids_P, rates = ["easy", "hard", "lost"], {"easy": 1.0, "hard": 0.0, "lost": 0.0}

@@ -29,10 +29,8 @@ class InitialSuccess:
     """Each prompt's successes before training.
 
     A measurement is charged to the run. While a candidate has fewer than `measure` rollouts, the
-    steps give `measure` to such candidates. These rollouts are observed, counted and logged like
-    all others, but not trained on. A run of B rollouts over P prompts has B - measure * P left for
-    training, and trains nothing if this is not positive. The first step logs the number of
-    measuring steps.
+    steps give `measure` to such candidates. These rollouts are observed like all others, but not
+    trained on. The first step logs the number of measuring steps.
 
     >>> InitialSuccess(8).measure, InitialSuccess({"a": (3, 8)}).given
     (8, {'a': (3, 8)})

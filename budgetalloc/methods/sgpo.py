@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, shown
+from budgetalloc.errors import InputError, check_integer, check_list, shown
 from budgetalloc.methods.offline import InitialSuccess, Offline
 from budgetalloc.methods.rules import ranked
 from budgetalloc.methods.table import Share, method
@@ -51,14 +51,12 @@ def sgpo(
     >>> policy.allocate(["half", "rare"], Budget(rollouts=2, floor=0))  # groups of 8 have begun
     array([0, 2])
     """
-    try:
-        first, second = (check_integer("phases", x, 0) for x in phases)
-    except (TypeError, ValueError) as error:  # InputError is a ValueError
+    begins = check_list("phases", phases, "the steps at which groups of 4 and of 8 begin")
+    begins = [check_integer("phases", x, 0) for x in begins]
+    if len(begins) != 2 or begins[1] < begins[0]:
         raise InputError(
             f"phases={shown(phases)}: give the steps at which groups of 4 and of 8 begin."
-        ) from error
-    if second < first:
-        raise InputError(f"phases={shown(phases)}: groups of 8 begin before groups of 4.")
+        )
     reference = InitialSuccess(offline)
 
     def learn(memory: Memory, visit: Visit) -> None:
@@ -67,7 +65,7 @@ def sgpo(
     def decide(view: View) -> IntArray:
         successes_P, rollouts_P = reference.results(view.ids_P, view.recall)
         rate_P, unknown_P = successes_P / np.maximum(rollouts_P, 1), rollouts_P == 0
-        size = _SIZES[sum(view.numbers["steps"] >= begin for begin in (first, second))]
+        size = _SIZES[sum(view.numbers["steps"] >= begin for begin in begins)]
         join_draw_P, order_draw_P = view.rng.random((2, len(rate_P)))
         joins_P = (rate_P == 0) & ~unknown_P & (join_draw_P < unsolved)
         group_P = sgpo_group(rate_P)

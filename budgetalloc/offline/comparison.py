@@ -193,9 +193,15 @@ def compare(
     """
     pandas = imported("pandas", "compare", "logs")  # before the replays
     run = comparisons(
-        policies, world, budget, steps=steps, seeds=seeds, prompts=prompts, workers=workers,
+        policies,
+        world,
+        budget,
+        steps=steps,
+        seeds=seeds,
+        prompts=prompts,
+        workers=workers,
         progress=progress,
-    )  # fmt: skip
+    )
     table: pd.DataFrame = pandas.DataFrame(summarise(run))
     return table.set_index("policy")
 

@@ -78,9 +78,12 @@ def in_parallel(
     todo = (joblib.delayed(run)(given, at) for at in range(runs))
     # All are dispatched at once: joblib can deadlock when two callers dispatch from threads.
     pool = joblib.Parallel(
-        min(workers, runs), "loky", batch_size=1, pre_dispatch="all",
+        min(workers, runs),
+        "loky",
+        batch_size=1,
+        pre_dispatch="all",
         return_as="generator" if ordered else "generator_unordered",
-    )  # fmt: skip
+    )
     results = pool(todo)
     try:
         for result in results:  # noqa: UP028  (`yield from` would close the results before warnings are ignored)

@@ -94,10 +94,19 @@ def simulate(
     names = ["reward"] if reward is None else ["reward", "success"]
     given: dict[str, Any] = {"success": "success"} if reward else {"reward_range": (0.0, 1.0)}
     session = Session(
-        policy, names, quiet=True, trainer_scale="group", candidates=candidates,
-        baseline=baseline, scale=scale, weight=weight, domain=domain, quotas=quotas,
-        mixture=mixture, **given,
-    )  # fmt: skip
+        policy,
+        names,
+        quiet=True,
+        trainer_scale="group",
+        candidates=candidates,
+        baseline=baseline,
+        scale=scale,
+        weight=weight,
+        domain=domain,
+        quotas=quotas,
+        mixture=mixture,
+        **given,
+    )
     options = session.options
     if domain is not None and (set(domain) != set(world.ids) or isinstance(budget, Budget)):
         raise InputError(

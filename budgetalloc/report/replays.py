@@ -112,9 +112,15 @@ def replay(
         steps = max(min(world.rollouts // rollouts, max(most, 2)), 1)
     builders = {name: method_of(name).build for name in policies}
     run = comparisons(
-        builders, world, rollouts, steps=steps, seeds=seeds, prompts=prompts, workers=workers,
+        builders,
+        world,
+        rollouts,
+        steps=steps,
+        seeds=seeds,
+        prompts=prompts,
+        workers=workers,
         progress=progress,
-    )  # fmt: skip
+    )
     rows = [
         row | {"min_group": builders[row["policy"]](seed=0).needs.min_group}
         for row in summarise(run)

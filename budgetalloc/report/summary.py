@@ -260,9 +260,14 @@ def report(
         try:
             log = unit_rewards(ledger, given)
             replayed = replay(
-                log, policies, **sizes, seeds=list(seeds), steps=steps, workers=workers,
+                log,
+                policies,
+                **sizes,
+                seeds=list(seeds),
+                steps=steps,
+                workers=workers,
                 progress=progress,
-            )  # fmt: skip
+            )
         except (BudgetallocError, ImportError) as error:  # the rest of the report stands
             replayed = {"why_not": str(error)}
     return Report(**figures, **replayed)
@@ -293,7 +298,8 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
     kind_R, single_R = np.array(KINDS)[kind_G][group_R], (size_G == 1)[group_R]
     wasted_R = np.isin(kind_R, WITHOUT_GRADIENT)
     logged_R = frame["predicted"].between(0, 1).to_numpy()
-    predicted_R = frame["predicted"].where(logged_R, _own_predictions(frame)).to_numpy()
+    own_R = np.nan if logged_R.all() else _own_predictions(frame)
+    predicted_R = frame["predicted"].where(logged_R, own_R).to_numpy()
     error_R = np.abs(frame["success"].to_numpy() - predicted_R)
     tokens_R = frame["length"].fillna(0).to_numpy()
 
@@ -301,16 +307,25 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
         return pd.DataFrame({name: np.bincount(at_R, x, of) for name, x in columns.items()})
 
     by_step = summed(
-        at_S, len(steps_S), rollouts=np.ones(len(frame)),
+        at_S,
+        len(steps_S),
+        rollouts=np.ones(len(frame)),
         **{kind: kind_R == kind for kind in KINDS},
-        reward=frame["reward"], success=frame["success"], surprise=error_R, tokens=tokens_R,
+        reward=frame["reward"],
+        success=frame["success"],
+        surprise=error_R,
+        tokens=tokens_R,
         cost=frame["cost"],
-    )  # fmt: skip
+    )
     by_step["groups"] = np.bincount(at_S[opens_G], minlength=len(steps_S))
     by_prompt = summed(
-        at_P, len(ids_P), rollouts=np.ones(len(frame)), wasted=wasted_R,
-        wasted_tokens=tokens_R * wasted_R, success=frame["success"],
-    )  # fmt: skip
+        at_P,
+        len(ids_P),
+        rollouts=np.ones(len(frame)),
+        wasted=wasted_R,
+        wasted_tokens=tokens_R * wasted_R,
+        success=frame["success"],
+    )
     by_prompt["visits"] = np.bincount(at_P[opens_G])
     counts = ["rollouts", *KINDS, "tokens"]
     by_step = by_step.astype(dict.fromkeys(counts, np.int64)).set_index(

@@ -12,10 +12,23 @@ from budgetalloc.report.replays import LIMITS
 from budgetalloc.report.summary import BELIEF, NEAR, Report, share
 
 __all__ = [
-    "LABELS", "MEANING", "as_text", "cost_sentences", "doubts_sentences", "forecast_sentences",
-    "headline", "named", "notes_sentences", "percent", "prompts_sentences", "replay_sentences",
-    "replay_table", "shortened", "size_sentence", "sparkline",
-]  # fmt: skip
+    "LABELS",
+    "MEANING",
+    "as_text",
+    "cost_sentences",
+    "doubts_sentences",
+    "forecast_sentences",
+    "headline",
+    "named",
+    "notes_sentences",
+    "percent",
+    "prompts_sentences",
+    "replay_sentences",
+    "replay_table",
+    "shortened",
+    "size_sentence",
+    "sparkline",
+]
 
 LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "tied", SINGLE: "single"}
 MEANING = {

@@ -10,7 +10,6 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from budgetalloc.contrib.stored_responses import Reuse
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy
@@ -40,9 +39,8 @@ from budgetalloc.trl.compatibility import (
 from budgetalloc.trl.hidden_states import hidden_states
 from budgetalloc.trl.patching import patched_attribute, timed_steps
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
-from budgetalloc.trl.step import run_step
+from budgetalloc.trl.step import Rows, Training, run_step
 from budgetalloc.trl.trackers import Trackers
-from budgetalloc.trl.training import Rows, Training
 
 __all__ = ["AdaptiveGRPOCallback"]
 
@@ -125,7 +123,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check = self._check_as_if_attached
         host = Host(self.prompts, (rollouts,), group, check, measures_seconds=True)
         self.session.attach(host)
-        self.reuse = None if self.options.buffer is None else Reuse(trainer, self.options.buffer)
+        buffer = self.options.buffer
+        self.reuse = None if buffer is None else buffer.reuse(trainer)
         self.trackers = (
             None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         )

@@ -10,7 +10,6 @@ import trl
 from packaging.version import Version
 from trl import GRPOTrainer
 
-from budgetalloc.contrib import stored_responses, trees
 from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options
@@ -174,12 +173,12 @@ def _refusals(
             "generate=1."
         )
     if options.buffer is not None:
-        if not isinstance(options.buffer, stored_responses.Buffer):
+        if not hasattr(options.buffer, "reuse"):
             yield InputError(
                 f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a "
                 "CorrectResponseBuffer."
             )
-        yield from stored_responses.refusals(trainer)
+        yield from options.buffer.refusals(trainer)
     if candidates != 1 and not prompts.indexable:
         yield UnsupportedError(
             f"candidates={candidates!r} chooses rows of the train dataset, which is not possible "
@@ -205,8 +204,8 @@ def _refusals(
             f"GRPOConfig(remove_unused_columns=True) drops the column {prompts.name!r}. Set it to "
             "False."
         )
-    if isinstance(trainer.rollout_func, trees.Trees):
-        yield from trees.refusals(trainer, policy, options)
+    if hasattr(trainer.rollout_func, "refusals"):  # `contrib.trees.Trees`
+        yield from trainer.rollout_func.refusals(trainer, policy, options)
 
 
 def _unnamed_tasks(trainer: Any, prompts: Prompts) -> UnsupportedError | None:

@@ -1,21 +1,53 @@
-"""Runs one generation batch of TRL's trainer: decide, generate, record, build TRL's batch, learn
-and log.
+"""One generation batch of TRL's trainer: decide, generate, record, build TRL's batch, learn and log.
 
 The policy learns last. If anything before it raises, policy and ledger are unchanged.
 """
 
+import copy
+import itertools
 import time
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+
+from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import share_without_spread
-from budgetalloc.trl.decision import decide
-from budgetalloc.trl.generation import generate
-from budgetalloc.trl.outputs import batch_to_train_on
-from budgetalloc.trl.training import Rows, Training
+from budgetalloc.training.prompts import Prompts, turns
+from budgetalloc.training.session import Session, rows_to_train_on
+from budgetalloc.trl.batch_merge import (
+    drop_fillers,
+    gather_rounds,
+    merge_rounds,
+    process_share,
+    select_rows,
+)
+from budgetalloc.trl.patching import patched_attribute
+from budgetalloc.trl.processes import from_rank_0, gather, rows_of_process
 
-__all__ = ["log", "run_step"]
+__all__ = ["GROUP", "Rows", "Training", "copied", "put_advantages", "run_step"]
+
+GROUP = "budgetalloc_group"  # the column that gives reward functions the prompt's id
+_CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A training with a policy attached."""
+
+    trainer: Any
+    session: Session
+    prompts: Prompts
+    # TRL's `_generate_and_score_completions` when training began
+    generate: Callable[[Rows], dict[str, Any]]
+    reuse: Any  # of stored responses, `contrib.stored_responses.Reuse`; or None
 
 
 def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts]:
@@ -63,3 +95,368 @@ def log(training: Training, batch: Rollouts, rounds: int, metrics: dict[str, flo
             metrics = metrics | {"frac_reward_zero_std": share_without_spread(batch)}
     for key, value in metrics.items():
         logged[f"budgetalloc/{key}"].append(value)
+
+
+# --- what is generated
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRound:
+    """The rollouts that the policy requests in a round.
+
+    Args:
+        ids_R: The prompt of each rollout of all processes; empty if the step is complete.
+        rows: The rows of this process.
+        hinted: Whether they are generated with a hint.
+        more: Whether the policy may request more in this step.
+    """
+
+    ids_R: list[Id]
+    rows: Rows
+    hinted: bool
+    more: bool
+
+
+def _next_round(training: Training, number: int, own_rows: dict[Id, Rows]) -> PreparedRound:
+    session = training.session
+    ids_R = session.request()
+    rows = _rows_of_round(training, ids_R, number, own_rows)
+    return PreparedRound(ids_R, rows, session.step.hinted, session.step.in_rounds())
+
+
+def _rows_of_round(
+    training: Training, ids_R: list[Id], number: int, own_rows: dict[Id, Rows]
+) -> Rows:
+    """The rows of this process: each prompt has a turn among the rows of its prompt."""
+    policy, accelerator = training.session.policy, training.trainer.accelerator
+    turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
+    turned_R = list(zip(ids_R, turn_R, strict=True))
+    return rows_of(
+        training,
+        rows_of_process(turned_R, accelerator.process_index, accelerator.num_processes),
+        own_rows,
+    )
+
+
+def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
+    """For each round: the prompts of all processes' rows, and the rows of this process.
+
+    Process 0 decides and broadcasts the decision. The other processes read no beliefs to decide.
+    All processes observe the rewards of all.
+    """
+    session, accelerator, group = (
+        training.session,
+        training.trainer.accelerator,
+        training.trainer.num_generations,
+    )
+    rollouts = len(inputs) * accelerator.num_processes
+    own_ids_R: list[Id] = []
+    if session.from_loader:
+        own_ids_R = gather(accelerator, training.prompts.ids(inputs))
+    if session.options.keep_batch:
+        session.begin(own_ids_R, rollouts, group)
+        yield own_ids_R, inputs
+        return
+    own_rows = rows_of_batch(training, inputs) if session.options.bounds.candidates == 1 else {}
+
+    def compute() -> PreparedRound:
+        if number == 0:
+            session.begin(own_ids_R, rollouts, group)
+        return _next_round(training, number, own_rows)
+
+    def encode(made: PreparedRound) -> list[int]:
+        return [made.hinted, made.more, *session.step.ids_P.find(made.ids_R).tolist()]
+
+    def decode(numbers: list[int]) -> PreparedRound:
+        hinted, more, *places = numbers
+        if number == 0:
+            session.begin(own_ids_R, rollouts, group)
+        session.step.hinted, session.step.round = bool(hinted), number
+        ids_R = [session.step.ids_P[at] for at in places]
+        return PreparedRound(
+            ids_R, _rows_of_round(training, ids_R, number, own_rows), bool(hinted), bool(more)
+        )
+
+    for number in itertools.count():  # noqa: B007
+        made = from_rank_0(
+            accelerator, compute, encode, decode, rollouts * session.options.generate + 2
+        )
+        if not made.ids_R:
+            return
+        yield made.ids_R, made.rows
+        if not made.more:
+            return
+
+
+def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
+    """The distinct rows of each prompt in the batch of all processes, in the batch's order.
+
+    TRL's loader repeats each row `num_generations` times, so positions tell different rows of one
+    prompt apart.
+    """
+    accelerator, size = training.trainer.accelerator, training.trainer.num_generations
+    start = accelerator.process_index * len(inputs)
+    mine: dict[tuple[Id, int], dict[str, Any]] = {}
+    for at, (name, row) in enumerate(zip(training.prompts.ids(inputs), inputs, strict=True), start):
+        mine.setdefault((name, at // size), row)
+    everyones: dict[tuple[Id, int], dict[str, Any]] = {}
+    for key, row in gather(accelerator, list(mine.items())):
+        everyones.setdefault(key, row)
+    rows: dict[Id, Rows] = {}
+    for (name, _), row in everyones.items():
+        rows.setdefault(name, []).append(row)
+    return rows
+
+
+def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, Rows]) -> Rows:
+    """A deep copy of a row for each rollout, because TRL, environments and reward functions may
+    change rows.
+
+    Args:
+        training: The training.
+        ids_R: The prompt of each rollout of this process, and its turn among the prompt's rows.
+        own_rows: The rows of each prompt in the batch of all processes, if only these are
+            candidates.
+    """
+    if training.session.options.bounds.candidates == 1:
+        return [copied(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]
+    return [copied(row) for row in training.prompts.rows_in_turn(ids_R)]
+
+
+def copied(value: Any) -> Any:
+    """A deep copy, faster than `copy.deepcopy` for text, numbers, lists and dicts.
+
+    >>> row = {"prompt": [{"role": "user", "content": "2 + 2 ="}], "answer": "4"}
+    >>> copied(row) == row, copied(row)["prompt"][0] is row["prompt"][0]
+    (True, False)
+    """
+    if type(value) is dict:
+        return {
+            key: each if type(each) in _CONSTANT else copied(each) for key, each in value.items()
+        }
+    if type(value) is list:
+        return [each if type(each) in _CONSTANT else copied(each) for each in value]
+    return value if type(value) in _CONSTANT else copy.deepcopy(value)
+
+
+class Scored(NamedTuple):
+    """The rollouts of one round, of all processes and without fillers, as `Session.observe` takes
+    them."""
+
+    scores_RF: FloatArray
+    lengths_R: IntArray
+    rewards_R: FloatArray
+    prompt_lengths_R: IntArray | None
+    costs_R: dict[str, list[Any]] | None
+
+
+def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, dict[str, Any]]:
+    """One round of TRL's own generation and scoring: the rollouts of all processes, and TRL's batch
+    of this process.
+
+    TRL's mean lengths include the fillers; all reward statistics exclude them.
+    """
+    trainer, options, wanted = training.trainer, training.session.options, len(ids_R)
+    if training.session.step.hinted and options.hint is not None:
+        rows = [options.hint(row) for row in rows]
+    mine_R = rows_of_process(
+        ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes
+    )
+    scored: list[tuple[torch.Tensor, IntArray, list[list[Any]]]] = []
+    names = training.session.reports
+    score = trainer._calculate_rewards
+
+    def score_and_keep(
+        inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> torch.Tensor:
+        # Added only here: an environment's reset() gets the columns of its row, and may not accept
+        # this one.
+        grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
+        rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
+        lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
+        lengths_R = trainer.accelerator.gather(lengths)[:wanted].cpu().numpy()
+        # TRL gathered the rewards already, in the same order.
+        reported = (
+            gather(trainer.accelerator, reports(trainer, names, grouped, completions))[:wanted]
+            if names
+            else []
+        )
+        scored.append((rewards[:wanted], lengths_R, reported))
+        rewards = rewards.clone()
+        rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
+        return rewards
+
+    # TRL's vLLM server treats every num_generations-th row as a prompt, and TRL folds rewards into
+    # groups of that size. With chosen rows each row is therefore a group of one; the advantages are
+    # replaced afterwards.
+    size = trainer.num_generations if options.keep_batch else 1
+    one_row_groups = patched_attribute(trainer, "num_generations", size)
+    # a rollout_func whose rollouts branch, such as `contrib.trees.Trees`
+    trees = trainer.rollout_func if hasattr(trainer.rollout_func, "branches") else None
+    if trees is not None:
+        trees.begin(mine_R)
+    with patched_attribute(trainer, "_calculate_rewards", score_and_keep), one_row_groups:
+        output = training.generate(rows)
+    if trees is not None:
+        output |= trees.branches(output["completion_ids"].size(1))
+    if not scored:
+        raise RuntimeError(
+            "TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step."
+        )
+    drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
+    rewards_per_func, lengths_R, reported = scored[-1]
+    prompt_lengths_R = None
+    if training.session.prompt_lengths:
+        prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
+        prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
+    scores_RF = rewards_per_func.cpu().double().numpy()
+    costs_R = (
+        {name: [row[at] for row in reported] for at, name in enumerate(names)} if names else None
+    )
+    rewards_R = total_rewards(trainer, rewards_per_func)
+    return Scored(scores_RF, lengths_R, rewards_R, prompt_lengths_R, costs_R), output
+
+
+def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:
+    """TRL's weighted sum; NaN where no reward function scored the rollout."""
+    weights = trainer.reward_weights.to(rewards_per_func.device)
+    rewards_R = (rewards_per_func * weights).nansum(dim=1)
+    rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
+    return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64
+
+
+def reports(
+    trainer: Any, names: Sequence[str], inputs: Sequence[Any], completions: Sequence[Any]
+) -> list[list[Any]]:
+    """One list of values for each rollout of this process, in the order of `names`; None where
+    nothing is reported.
+
+    A name is looked up in this order, after the reward functions have run:
+
+    1. `log_extra(name, values)`, which TRL passes to reward functions (one value for each rollout);
+    2. an attribute of the rollout's environment (`environment_factory`);
+    3. a column that `rollout_func` returned, or of the dataset;
+    4. for "turns", the number of the model's messages in a conversation.
+
+    Args:
+        trainer: The trainer, inside `_calculate_rewards`.
+        names: What may be reported.
+        inputs, completions: The arguments of `_calculate_rewards`.
+
+    >>> from types import SimpleNamespace
+    >>> trainer = SimpleNamespace(environments=[SimpleNamespace(seconds=2.5)], _pending_extra_logs={"calls": [4]})
+    >>> chat = [{"role": "assistant"}, {"role": "tool"}, {"role": "assistant"}]
+    >>> reports(trainer, ["calls", "seconds", "turns", "price"], [{"price": 7}], [chat])
+    [[4, 2.5, 2, 7]]
+    """
+    logged: dict[str, list[Any]] = getattr(trainer, "_pending_extra_logs", {})
+    environments: Sequence[Any] = getattr(trainer, "environments", None) or []
+    # there are none, or another version of TRL holds them otherwise
+    if len(environments) != len(inputs):
+        environments = [None] * len(inputs)
+
+    def value(name: str, at: int) -> Any:
+        # several functions may have logged it
+        if name in logged and len(logged[name]) == len(inputs):
+            return logged[name][at]
+        for found in (getattr(environments[at], name, None), inputs[at].get(name)):
+            if found is not None:
+                return found
+        if name == "turns" and isinstance(completions[at], list):
+            return sum(message.get("role") == "assistant" for message in completions[at])
+        return None
+
+    return [[value(name, at) for name in names] for at in range(len(inputs))]
+
+
+# --- what is trained on
+
+
+def batch_to_train_on(
+    training: Training, batch: Rollouts, sizes: list[int], outputs: list[dict[str, Any]], total: int
+) -> tuple[dict[str, Any], FloatArray]:
+    """TRL's batch of this process, and the advantages of all processes' rows.
+
+    The batches have `total` rows in all, and are made of TRL's batches of the rounds, which have
+    these sizes.
+    """
+    policy, options, reuse = training.session.policy, training.session.options, training.reuse
+    trainer, accelerator = training.trainer, training.trainer.accelerator
+    pad_token_id = trainer._tokenizer.pad_token_id
+    # If rows are reordered, every process builds the whole batch and takes its share at the end.
+    shared = accelerator.num_processes > 1 and (len(sizes) > 1 or len(batch) != total)
+    output = (
+        gather_rounds(outputs, sizes, accelerator, pad_token_id)
+        if shared
+        else merge_rounds(outputs, pad_token_id)
+    )
+    # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts
+    # only.
+    swap = None if reuse is None else reuse.substitute(output, batch)
+    trained_R = batch.rewards_R if swap is None else swap.rewards_R
+    if "branch_ids" in output:
+        _put_branch_advantages(training, batch, output)
+    elif options.baseline is not None:
+        advantages_R = options.advantages(batch, trained_R).values_R
+        fresh_R = advantages_R.copy()
+        if swap is not None:
+            fresh_R[swap.rows] = 0.0  # these wrong responses are not trained on
+        put_advantages(trainer, output, fresh_R)
+        if reuse is not None and swap is not None:
+            output = reuse.put_back(output, swap, advantages_R)
+    kept_R = np.arange(len(batch))
+    if policy.keep is not None and len(batch) > total:
+        kept_R = from_rank_0(
+            accelerator,
+            lambda: rows_to_train_on(policy, batch, total, trained_R),
+            np.ndarray.tolist,
+            np.array,
+            total,
+        )
+        output = select_rows(output, kept_R)
+    if shared:
+        output = process_share(output, accelerator.process_index, accelerator.num_processes)
+    if reuse is not None:
+        output = reuse.refill(output, batch, kept_R)
+    if output["advantages"].dim() == 2:  # by branch, in one process
+        everyones = _mean_over_tokens(output["advantages"], output["completion_mask"]).cpu()
+    elif options.baseline is None or reuse is not None:
+        everyones = accelerator.gather(output["advantages"]).cpu()
+    else:  # every process computed them: an exchange would wait
+        everyones = torch.as_tensor(advantages_R[kept_R], dtype=output["advantages"].dtype)
+    return output, np.asarray(everyones.double().numpy())
+
+
+def _put_branch_advantages(training: Training, batch: Rollouts, output: dict[str, Any]) -> None:
+    """Replaces a number for each rollout by one for each token, which TRL's losses accept; its
+    table gets the means."""
+    branch_RT, weight_R = (
+        output.pop("branch_ids").cpu().numpy(),
+        output.pop("branch_weights").cpu().double().numpy(),
+    )
+    trees, options = training.trainer.rollout_func, training.session.options
+    values_RT = trees.advantages(batch, options, branch_RT, weight_R)
+    values = torch.as_tensor(
+        values_RT, dtype=output["advantages"].dtype, device=output["advantages"].device
+    )
+    put_advantages(
+        training.trainer, output, _mean_over_tokens(values, output["completion_mask"]).cpu().numpy()
+    )
+    output["advantages"] = values
+
+
+def _mean_over_tokens(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+
+
+def put_advantages(trainer: Any, output: dict[str, Any], advantages_R: FloatArray) -> None:
+    """Writes advantages into TRL's batch, of this process or of all, and into TRL's table of
+    completions."""
+    old = output["advantages"]
+    start = 0 if len(old) == len(advantages_R) else trainer.accelerator.process_index * len(old)
+    mine = advantages_R[start : start + len(old)]
+    output["advantages"] = torch.as_tensor(mine, dtype=old.dtype, device=old.device)
+    table = trainer._logs["advantages"]  # its last rows are this batch's
+    shown_R = advantages_R[-len(table) :].tolist()  # the table has at most as many rows as a batch
+    for at, value in enumerate(shown_R, start=len(table) - len(shown_R)):
+        table[at] = value

@@ -80,6 +80,10 @@ def test_vectors_become_their_largest_principal_components():
     assert abs(np.corrcoef(first.of(range(80))[:, 0], hidden[:, 0])[0, 1]) > 0.95
 
 
+def test_equal_vectors_are_zeros():
+    assert not Features.of_vectors(["a", "b"], np.ones((2, 4))).of(["a", "b"]).any()
+
+
 @pytest.mark.parametrize("vectors", [np.ones((3, 2)), np.ones(2), [[1.0, np.nan], [1.0, 2.0]]])
 def test_vectors_of_another_shape_or_not_finite_are_refused(vectors):
     with pytest.raises(ba.InputError, match="vectors_PD"):

@@ -16,7 +16,7 @@ import pytest
 import reasoning
 from mixes import MIXES, SIZED
 from operations import OPERATIONS
-from pretrain import SIZES, Recipe, build_model, build_tokenizer, pretrain, save
+from pretrain import SIZES, Recipe, build_model, build_tokenizer, pretrain, save, text_of_skills
 
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.skills import is_held_out
@@ -133,6 +133,14 @@ def shown_by_growing(rng: np.random.Generator) -> Any:
             yield (cell.task.name, cell.length), cell.shown, given == right
 
 
+def shown_by_skills(rng: np.random.Generator) -> Any:
+    skill_of = {skill.letter: skill for skill in skills.SKILLS}
+    for line in text_of_skills(20_000, rng):
+        skill, digits, given = skill_of[line[0]], line[1:5], line[6:]
+        assert not is_held_out(digits)
+        yield skill.letter, skill.shown, given == skills.OPERATIONS[skill.right](digits)
+
+
 def shown_by_operations(rng: np.random.Generator) -> Any:
     skill_of = {skill.letter: skill for skill in operations.SKILLS}
     for line in operations.lines_of_text(24_000, rng):
@@ -158,7 +166,7 @@ def shown_by_chain(rng: np.random.Generator) -> Any:
             digits = clause[1:]
 
 
-@pytest.mark.parametrize("lines", [shown_by_growing, shown_by_operations, shown_by_chain])
+@pytest.mark.parametrize("lines", [shown_by_skills, shown_by_growing, shown_by_operations, shown_by_chain])
 def test_text_keeps_the_held_out_digits_back_and_shows_what_it_says(lines: Any) -> None:
     seen: dict[Any, list[bool]] = defaultdict(list)
     wanted = {}

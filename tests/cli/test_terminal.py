@@ -36,6 +36,7 @@ def test_what_an_encoding_lacks_is_shown_as_an_escape(encoding, text):
     assert raw.getvalue().decode(encoding) == text + os.linesep
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "encoding"), [("report", "cp1252"), ("replay", "ascii")])
 def test_a_console_of_any_encoding_and_ids_with_escape_codes(command, encoding, tmp_path):
     path = ledger(tmp_path / f"中{ESCAPE.replace('/', '')}.jsonl", ["中", ESCAPE, "\ud800", "a\rb"])

@@ -1,15 +1,19 @@
 """The decisions of composed policies, and known failures of the released Knapsack RL allocator."""
 
+import itertools
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from policy_steps import visited
 
 import budgetalloc as ba
-from budgetalloc import Budget, BudgetError, Point
-from budgetalloc.policies.composition import spend
+from budgetalloc import Budget, BudgetError, InputError, Point
+from budgetalloc.policies.adaptive import sampled
+from budgetalloc.policies.composition import least_groups, per_cost, spend
 from budgetalloc.policies.interface import View
 
 observed = partial(visited, rollouts=8)
@@ -186,3 +190,126 @@ def test_a_quota_that_needs_more_than_the_first_table_holds():
     assert counts_P[0] == 900
     with pytest.raises(BudgetError, match="cannot hold for 1 prompts, which take"):
         spend(belief, ba.mixed_group, replace(asked, budget=replace(budget, cap=64)), None)
+
+
+# --- costs ---
+
+BUDGET = Budget(rollouts=64, floor=0, min_group=1)
+
+
+def costing(prompt, rollout):
+    """Costs of these prompts, by id, as a function for `Policy.begin`."""
+    return lambda ids_P, belief_P: (np.array([prompt[x] for x in ids_P]), np.array([rollout[x] for x in ids_P]))
+
+
+def expected_counts(policy, ids, budget, costs, steps=300):
+    """Mean counts over the draws of many steps; nothing is observed."""
+    total = np.zeros(len(ids))
+    for _ in range(steps):
+        step = policy.begin(ids, budget, costs)
+        total += step.request()
+        step.end()
+    return total / steps
+
+
+# --- groups ---
+
+
+@given(st.floats(0, 1e5), st.floats(1, 1e4), st.integers(1, 4), st.integers(8, 64))
+def test_the_smallest_group_is_near_the_best_of_two_stage_sampling(prompt, rollout, min_group, cap):
+    """Brute force: the group that buys the least variance (1 + 1/n) per cost; a power of two is within sqrt(2)."""
+    budget = Budget(256, floor=0, min_group=min_group, cap=cap)
+    least = int(least_groups(np.array([prompt]), np.array([rollout]), budget)[0])
+    sizes = np.arange(min_group, cap + 1)
+    waste = (1 + 1 / sizes) * (prompt + rollout * sizes)  # variance of a mean times cost, for a fixed number of groups
+    best = waste.min()
+    assert budget.smallest_group <= least <= budget.largest_group
+    assert waste[least - min_group] <= 1.14 * best or least == 2 ** int(np.log2(cap))
+
+
+def test_groups_are_multiples_of_the_quantum():
+    budget = Budget(60, floor=0, min_group=1, quantum=3)
+    assert least_groups(np.array([0.0, 160.0, 640.0]), np.full(3, 10.0), budget).tolist() == [3, 6, 9]
+
+
+# --- values per cost ---
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 0.99), st.floats(0, 50), st.floats(0.1, 9)), min_size=1, max_size=6))
+def test_values_per_cost_stay_concave_from_the_smallest_group_on(prompts):
+    rates, once, each = (np.array(x) for x in zip(*prompts, strict=True))
+    counts_N = Budget(64, floor=0, min_group=2, cap=32).grid()
+    values_PN = per_cost(ba.mixed_group, (once, each))(ba.Point(rates), counts_N)
+    slopes = np.diff(values_PN, axis=1) / np.diff(counts_N)
+    assert (values_PN[:, 0] == 0).all()
+    assert (np.diff(slopes, axis=1) <= 1e-9 * (1 + slopes[:, :1])).all()
+    # The first slope is the most that any group of the prompt buys for its cost.
+    plain_PN = ba.mixed_group(ba.Point(rates), counts_N)[:, 1:]
+    bought = plain_PN / ((once[:, None] + each[:, None] * counts_N[1:]) / each.mean())
+    assert slopes[:, 0] == pytest.approx(bought.max(axis=1), rel=1e-5)
+
+
+def test_greedy_on_values_per_cost_is_the_best_of_all_counts():
+    """Brute force over all counts, in the values' own sum."""
+    belief, budget = ba.Point([0.5, 0.3, 0.2]), Budget(9, floor=0, min_group=2, cap=6)
+    values_PN = per_cost(ba.mixed_group, (np.zeros(3), np.array([1.0, 2.0, 5.0])))(belief, budget.grid())
+    grid = budget.grid().tolist()
+    every = [x for x in itertools.product(range(len(grid)), repeat=3) if sum(grid[k] for k in x) == 9]
+    best = max(sum(values_PN[row, k] for row, k in enumerate(x)) for x in every)
+    counts_P = ba.greedy(values_PN, None, budget)
+    assert sum(values_PN[row, grid.index(n)] for row, n in enumerate(counts_P.tolist())) == pytest.approx(best)
+
+
+# --- policies ---
+
+
+@pytest.mark.parametrize("make", [ba.adaptive, sampled, ba.knapsack, ba.thompson])
+@pytest.mark.parametrize("min_group", [1, 2])
+def test_equal_costs_change_no_decision(make, min_group):
+    ids, budget = list(range(60)), Budget(96, floor=0, min_group=min_group, cap=16)
+    one, other = make(seed=3), make(seed=3)
+    for policy in (one, other):
+        policy.observe(np.repeat(np.arange(40), 4), np.arange(160) % 3 == 0)
+    alike = costing(dict.fromkeys(ids, 0.0), dict.fromkeys(ids, 7.0))
+    for _ in range(3):
+        assert (one.allocate(ids, budget) == other.allocate(ids, budget, alike)).all()
+        assert (one.allocate(ids, budget) == other.allocate(ids, budget, [7.0] * 60)).all()
+        for policy in (one, other):
+            policy.observe([0], [1])
+
+
+@pytest.mark.parametrize(("prompt", "rollout", "ratio"), [(0.0, 400.0, 2.0), (400.0, 100.0, 3**0.5)])
+def test_counts_are_in_proportion_to_the_root_of_the_cost(prompt, rollout, ratio):
+    """Of equal beliefs: a rollout that costs four times as much; a group of 2 that shares a prompt of 4 rollouts."""
+    ids = list(range(100))
+    costs = costing({n: prompt if n % 2 else 0.0 for n in ids}, {n: rollout if n % 2 else 100.0 for n in ids})
+    mean_P = expected_counts(sampled(seed=0), ids, BUDGET, costs)
+    assert mean_P[::2].sum() / mean_P[1::2].sum() == pytest.approx(ratio, rel=0.05)
+
+
+@pytest.mark.parametrize("make", [ba.adaptive, sampled])
+def test_long_prompts_favour_groups_and_short_ones_singles(make):
+    ids = list(range(200))
+    prompt = {n: 1600.0 if n < 100 else 10.0 for n in ids}
+    policy = make(seed=0)
+    policy.observe(np.repeat(ids, 8), np.tile([0, 1], 800))
+    budget = Budget(256, floor=0, min_group=1, cap=64)
+    counts_P = policy.allocate(ids, budget, costing(prompt, dict.fromkeys(ids, 100.0)))
+    long, short = counts_P[:100], counts_P[100:]
+    assert long[long > 0].min() == 4
+    assert short[short > 0].min() == 1
+
+
+@pytest.mark.parametrize(
+    ("costs", "text"),
+    [
+        (lambda ids, belief: np.ones(3), "costs=.* return two arrays"),
+        (lambda ids, belief: 3.0, "costs=3.0: return two arrays"),
+        (lambda ids, belief: ([0.0, -1.0], [1.0, 1.0]), "prompt costs=.* at least 0"),
+        (lambda ids, belief: ([0.0, 0.0], [1.0, 0.0]), "costs_P=.* positive number"),
+        (lambda ids, belief: ([0.0], [1.0, 1.0]), "prompt costs="),
+    ],
+)
+def test_bad_costs_are_named(costs, text):
+    with pytest.raises(InputError, match=text):
+        ba.adaptive().allocate(["a", "b"], BUDGET, costs)

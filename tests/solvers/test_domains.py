@@ -154,29 +154,9 @@ def test_totals_follow_the_weights_and_their_expectation_is_exact():
     assert np.ptp(drawn, axis=0).max() == 1
 
 
-def test_weights_that_are_all_zero_are_equal():
-    parts = Domains.of(["math"] * 3 + ["code"], Budget(8, floor=0, min_group=1, quotas={"math": (0, 8)}))
-    assert totals_of_domains(np.zeros(4), parts, np.random.default_rng(0)).tolist() == [6, 2]
-
-
 def test_a_domain_that_no_prompt_has_is_named():
     with pytest.raises(InputError, match="quotas name 'maths', which is the domain of no prompt"):
         Domains.of(["math"], Budget(8, quotas={"maths": (0, 8)}))
-
-
-@pytest.mark.parametrize(
-    ("wanted", "totals"),
-    [
-        ([8, 2], [4, 6]),  # beyond the quota of the first, which is 4
-        ([1, 9], [2, 8]),  # below it, which is 2
-        ([3, 7], [3, 7]),
-        ([0, 0], [4, 6]),  # far from what adds up; by equal steps they would be 5 and 5
-        ([90, 80], [4, 6]),
-    ],
-)
-def test_totals_move_into_the_quotas(wanted, totals):
-    budget = Budget(10, floor=0, min_group=1, quotas={"math": (2, 4)})
-    assert Domains.of(["math", "code"], budget).spendable(wanted).tolist() == totals
 
 
 def test_totals_far_from_what_was_wanted():
@@ -184,3 +164,13 @@ def test_totals_far_from_what_was_wanted():
     budget = Budget(600, floor=0, min_group=1, cap=400, quotas={"math": (0, 600)})
     assert Domains.of(["math", "code"] * 3, budget).spendable([0, 0]).tolist() == [300, 300]
     assert Domains.of(["math", "code"] * 3, budget).spendable([500, 0]).tolist() == [550, 50]
+
+
+def test_weights_that_are_all_zero_are_equal():
+    parts = Domains.of(["math"] * 3 + ["code"], Budget(8, floor=0, min_group=1, quotas={"math": (0, 8)}))
+    assert totals_of_domains(np.zeros(4), parts, np.random.default_rng(0)).tolist() == [6, 2]
+
+
+def test_domains_are_required_for_quotas():
+    with pytest.raises(InputError, match="domains_P=None: quotas need the domain"):
+        Domains.of(None, Budget(8, quotas={"math": (0, 8)}))

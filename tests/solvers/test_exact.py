@@ -21,7 +21,6 @@ from budgetalloc import (
     hit,
     mixed_group,
     ortools,
-    success_gain,
 )
 from budgetalloc.solvers import exact
 from budgetalloc.solvers.exact import _whole_tokens
@@ -84,23 +83,6 @@ def test_against_enumeration_under_every_constraint(by, seed):
     assert tokens is None or solution.counts_P @ costs_P <= tokens * (1 + 1e-12)
 
 
-def test_rollouts_and_tokens_and_quotas_at_size():
-    rng = np.random.default_rng(0)
-    budget = Budget(rollouts=256, tokens=300_000, floor=0, cap=16)
-    costs_P = rng.integers(200, 4000, 64)
-    domains_P = ["math", "code"] * 32
-    values_PN = success_gain(Point(rng.random(64)), budget.grid())
-    budget = replace(budget, quotas={"code": (96, 128)})
-    solution = certify(values_PN, costs_P, budget, domains_P=domains_P, time_limit=5)
-    counts_P = solution.counts_P
-    assert counts_P.sum() == 256
-    assert counts_P @ costs_P <= 300_000
-    assert 96 <= counts_P[1::2].sum() <= 128
-    assert np.isin(counts_P, budget.grid()).all()
-    assert solution.value == pytest.approx(values_PN[np.arange(64), np.searchsorted(budget.grid(), counts_P)].sum())
-    assert solution.value <= solution.bound < solution.value * 1.01
-
-
 @pytest.mark.parametrize("solve", [highs, ortools])
 def test_tokens_keep_their_precision_in_a_large_budget(solve):
     """1,024 rollouts of thousands of tokens: rounding costs to a millionth of the budget would lose whole rollouts."""
@@ -110,12 +92,6 @@ def test_tokens_keep_their_precision_in_a_large_budget(solve):
     assert solve(values_PN, [1_000_000_000.5, 333_333_333.5], budget).tolist() == [3, 2]
     assert solve(values_PN, [1_000_000_000, 333_333_333], budget).tolist() == [3, 3]
     assert solve(values_PN, [999_999_999.5, 333_333_333.5], budget).tolist() == [3, 3]
-
-
-@pytest.mark.parametrize("solve", [highs, ortools])
-def test_a_prompt_beyond_the_budget_gets_nothing(solve):
-    budget = Budget(rollouts=None, tokens=0.5, floor=0, min_group=1, cap=4)
-    assert solve(hit(Point([0.5, 0.5]), budget.grid()), [1e300, 0.1], budget).tolist() == [0, 4]
 
 
 def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
@@ -183,19 +159,6 @@ def test_max_prompts_needs_floor_zero(floor):
         certify(np.zeros((2, budget.grid().size)), None, budget, max_prompts=1)
 
 
-@pytest.mark.parametrize(
-    ("constraints", "text"),
-    [
-        ({"quotas": {"a": (0, 4)}}, "domains_P=None"),
-        ({"quotas": {"a": (0, 4)}, "domains_P": ["a"]}, "domains_P has 1 entries"),
-        ({"quotas": {"c": (0, 4)}, "domains_P": DOMAINS}, "quotas name 'c'"),
-    ],
-)
-def test_bad_input(constraints, text):
-    with pytest.raises(InputError, match=text):
-        certify(FLAT, None, replace(GRID, quotas=constraints.pop("quotas")), **constraints)
-
-
 @pytest.mark.parametrize("by", ["highs", "ortools"])
 @pytest.mark.parametrize(
     ("budget", "constraints"),
@@ -256,13 +219,6 @@ def test_only_infeasible_constraints_are_named(budget, constraints, text, absent
     with pytest.raises(BudgetError, match=text) as caught:
         certify(np.zeros((4, budget.grid().size)), None, budget, domains_P=DOMAINS, **constraints)
     assert absent not in str(caught.value)
-
-
-def test_the_bound_allows_for_the_rounding_of_every_value():
-    """Values become multiples of 1e-9 of the largest, which is 1 here; only one choice spends the 12 rollouts."""
-    solution = certify([[0, 0.25, 0.75], [0, 0.5, 1], [0, 0.5, 0.75]], None, Budget(12, cap=4), by="ortools")
-    assert solution.value == 2.5
-    assert solution.bound - 2.5 == pytest.approx(3 * 0.5e-9, rel=1e-3)
 
 
 @pytest.mark.parametrize(

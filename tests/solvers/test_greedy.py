@@ -107,19 +107,6 @@ def test_greedy_is_within_one_block_for_any_values_and_exact_for_concave_ones(pr
 
 
 @pytest.mark.parametrize(
-    ("first_N", "second", "counts"),
-    [
-        ([0, 0.1, 0.2, 1.2, 1.2, 1.2], 0.7, [8, 0]),  # growing keeps 1.2; opening the second keeps 0.1 + 0.7
-        ([0, 0.5, 0.6, 1.2, 1.2, 1.2], 1.15, [4, 4]),  # opening the second keeps 0.5 + 1.15
-    ],
-)
-def test_rollouts_that_fit_no_block_are_spent_in_the_better_of_two_ways(first_N, second, counts):
-    """The first prompt's block of 6 leaves 2 of 8: it grows by 2, or it lends 2 to a group of the second."""
-    budget = Budget(rollouts=8, floor=0, min_group=4, cap=8)
-    assert greedy([first_N, [0, *[second] * 5]], None, budget).tolist() == counts
-
-
-@pytest.mark.parametrize(
     ("values_PN", "costs_P", "budget", "counts"),
     [
         (  # a group of 3 opens with the 2 that are left and one rollout of the prompt that loses least by it
@@ -191,16 +178,6 @@ def test_greedy_reaches_the_bound_of_large_problems_with_groups_of_one(value):
         values_PN = value(Point(rng.beta(2, 2, 256)), budget.grid())
         bound, _ = hull_bound(values_PN, budget)
         assert total(values_PN, greedy(values_PN, None, budget), budget) == pytest.approx(bound, rel=1e-9)
-
-
-def test_large_problems_of_concave_values_are_left_to_the_threshold():
-    """Their counts do not depend on the exact search, whatever is left for a last group."""
-    rng = np.random.default_rng(0)
-    for min_group in (2, 8):
-        budget = Budget(1027, floor=0, min_group=min_group, cap=64)
-        values_PN = ba.success_gain(Point(rng.random(256)), budget.grid())
-        with mock.patch.object(module, "best_counts", side_effect=AssertionError):
-            check_counts(greedy(values_PN, None, budget), budget, 256)
 
 
 @given(

@@ -61,11 +61,6 @@ def test_clipped_shares_are_proportional_between_their_bounds(weights, low, room
     assert scale_P == pytest.approx(scale_P[:1].repeat(scale_P.size), rel=1e-6)
 
 
-def test_remainders_go_to_the_largest_fractions_first():
-    assert largest_remainder(np.array([2.3, 1.2, 1.5]), 5, 0, 9).tolist() == [2, 1, 2]
-    assert largest_remainder(np.array([1.0, 1.0, 1.0]), 5, 1, 9).tolist() == [2, 2, 1]  # ties: first in the list
-
-
 @pytest.mark.parametrize(
     ("weights", "total", "low", "high", "counts"),
     [

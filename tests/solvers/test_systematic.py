@@ -83,15 +83,6 @@ def test_counts_by_hand(weights, budget, start, counts):
     assert systematic(weights, budget, Start(start)).tolist() == counts
 
 
-@pytest.mark.parametrize("start", [0.0, 0.5, 0.8, 0.999])
-@pytest.mark.parametrize(("rollouts", "groups"), [(9, 2), (8, 2), (4, 1)])
-def test_as_many_groups_are_met_as_the_rollouts_fill(rollouts, groups, start):
-    """9 / 4 groups are drawn as two or three, of which the budget fills two."""
-    counts = systematic([1, 1, 1, 1, 0.9], Budget(rollouts, floor=0, min_group=4), Start(start))
-    assert counts.sum() == rollouts
-    assert (counts > 0).sum() == groups
-
-
 @pytest.mark.parametrize("start", [1 - 2.0**-53, 1 - 2.0**-40, 0.0])
 @pytest.mark.parametrize("weights", [[1, 1, 1], [3, 1, 1, 2], [0.1] * 7])
 def test_a_start_just_below_1_gives_no_rollout_too_many(start, weights):
@@ -180,13 +171,6 @@ def test_prompts_with_groups_of_every_size_have_the_expectation_of_their_weights
     assert mean_P == pytest.approx(weights_P / 2, rel=0.25)
 
 
-@pytest.mark.parametrize("weights", [[0.1] * 7, [0.3, 0.1, 0.7, 0.11]])
-def test_the_last_end_of_a_large_sum_is_the_sum(weights):
-    """Rounding errors of the cumulative shares grow with them."""
-    budget = Budget(rollouts=2**30 + 1, floor=0, min_group=1, cap=2**31)
-    assert systematic(weights, budget, Start(0.0)).sum() == 2**30 + 1
-
-
 RNG = np.random.default_rng(0)
 
 
@@ -204,12 +188,6 @@ RNG = np.random.default_rng(0)
 def test_bad_input_is_named(arguments, error, text):
     with pytest.raises(error, match=text):
         systematic(*arguments)
-
-
-def test_groups_need_a_budget_of_rollouts():
-    budget = Budget(None, tokens=100.0, floor=0, cap=8, min_group=1)
-    with pytest.raises(UnsupportedError, match="shares out rollouts only"):
-        systematic_in_groups(np.ones(3), np.array([4, 4, 1]), budget, RNG)
 
 
 @pytest.mark.parametrize("group", [1, 3])

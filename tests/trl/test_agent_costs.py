@@ -8,7 +8,7 @@ from conftest import attach, logged, rows
 from test_row_shapes import chatting, conversations, odd_letters, scripted
 
 import budgetalloc as ba
-from budgetalloc.trl.generation import GROUP
+from budgetalloc.trl.step import GROUP
 
 pytestmark = pytest.mark.slow
 SEEN = []  # the task, the turns and the tool's seconds of each rollout

@@ -55,7 +55,7 @@ def test_another_dataset_is_refused_unless_allowed(saved, build):
 
 
 def test_damaged_and_foreign_files_are_refused(saved, state_file, build):
-    whole = state_file.read_bytes()
+    whole, (state, about) = state_file.read_bytes(), ba.load_state(state_file)
     for content in (whole[: len(whole) // 2], b"", b"something else", pickle.dumps({"meta": 1})):
         state_file.write_bytes(content)
         message = f"checkpoint-4/{STATE_FILE} is damaged or was not written by budgetalloc"
@@ -64,7 +64,7 @@ def test_damaged_and_foreign_files_are_refused(saved, state_file, build):
     np.savez(state_file, weights=np.zeros(3))
     with pytest.raises(ba.StateError, match="was not written by budgetalloc"):
         resume(build)
-    ba.save_state(state_file, saved.policy.state_dict() | {"version": 99}, {"dataset": saved.prompts.fingerprint})
+    ba.save_state(state_file, state | {"version": 99}, about)
     with pytest.raises(ba.StateError, match="version 99"):
         resume(build)
 

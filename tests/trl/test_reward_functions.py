@@ -44,7 +44,7 @@ def columns():
 def test_weights_and_missing_scores(build, policy):
     """A rollout's reward is the weighted sum of the functions that scored it."""
     trainer = build(reward=[half, sometimes], reward_weights=[1.0, 2.0], max_steps=3)
-    callback, made = train(trainer, policy(seed=1), reward_range=(0.0, 2.5))
+    callback, made = train(trainer, policy(seed=1), success=1.0)
     if policy is uneven:
         assert_in_place(trainer, callback, made)
     for each in made:

@@ -191,7 +191,7 @@ def test_an_environment_is_reset_with_its_own_row(build):
         reward_weights=[0.25],
     )
     scripted(trainer, lambda text: '{"name": "play", "arguments": {"n": 3}}')
-    callback, made = train(trainer, reward_range=(0.0, 1.25))
+    callback, made = train(trainer, success="watching")
     assert_in_place(trainer, callback, made)
     assert trainer.reward_weights.tolist() == [0.25, 1.0]
     assert len(seen) == 32

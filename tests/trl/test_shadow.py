@@ -124,7 +124,7 @@ def test_what_could_not_be_attached_cannot_watch(build):
 
 def test_a_cost_and_features_are_the_shadows_too(build):
     given = {"cost": "tokens", "features": "prompt_id", "candidates": "all"}
-    callback = trained(build(rows()), ba.adaptive(), shadow=ba.methods.sampled, **given)
+    callback = trained(build(rows()), ba.adaptive(), shadow=ba.policies.sampled, **given)
     shadow = callback.session.part(Shadow)
     assert shadow.errors == 0
     assert shadow.session.policy.estimator.features is callback.policy.estimator.features

@@ -38,7 +38,7 @@ BATCH, SIZE = 8, 4  # prompts of a step, and verl's rollout.n
 
 def attached(policy="uniform", mode="budgetalloc", **more):
     """The overrides that attach a policy."""
-    more = {"policy": policy, **more}
+    more = {"policy": policy, "metrics": "all", **more}
     return [f"trainer.v1.trainer_mode={mode}", *(f"+budgetalloc.{key}={value}" for key, value in more.items())]
 
 

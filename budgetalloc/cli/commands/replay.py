@@ -20,12 +20,12 @@ from budgetalloc.offline.replay import Replay
 from budgetalloc.report.replays import LIMITS, POLICIES, unit_rewards
 from budgetalloc.report.summary import plain
 
-__all__ = ["HEADS", "as_text", "run", "terms", "with_unit_rewards"]
+__all__ = ["as_text", "run", "terms", "with_unit_rewards"]
 
-SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
-SHARES |= {name: name for name in ("modelled", "signal")}
-HEADS = ("policy", "mixed groups a step", "less the first's", *SHARES)
-MEANING = (
+_SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
+_SHARES |= {name: name for name in ("modelled", "signal")}
+_HEADS = ("policy", "mixed groups a step", "less the first's", *_SHARES)
+_MEANING = (
     "Mixed groups have unequal rewards, and therefore a gradient under a group baseline. In "
     "brackets are 95 % intervals over seeds, that is over other draws from the same log. `At "
     "least` counts a group as mixed if its logged rewards are unequal, `at most` also if one of "
@@ -162,7 +162,7 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
     seeds = f"{rows[0]['seeds']} {'seeds' if rows[0]['seeds'] > 1 else 'seed'}"
     doubts = [f"CAREFUL: {text}: {answer['notes'][text]:,}" for text in answer["doubts"]]
     notes = [f"  {x}: {n:,}" for x, n in answer["notes"].items() if x not in answer["doubts"]]
-    table = DataFrame([_cells(row, rows[0]) for row in rows], columns=HEADS).set_index("policy")
+    table = DataFrame([_cells(row, rows[0]) for row in rows], columns=_HEADS).set_index("policy")
     lines = [
         f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, "
         f"{answer['prompts']:,} prompts.",
@@ -172,7 +172,7 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
         "",
         table.rename_axis(None).rename_axis("policy", axis=1).to_string(),
         "",
-        *(line for text in (MEANING, *answer["limits"]) for line in textwrap.wrap(text, width)),
+        *(line for text in (_MEANING, *answer["limits"]) for line in textwrap.wrap(text, width)),
     ]
     return "\n".join(
         [*lines, *(["", "Left out or assumed while reading:", *notes] if notes else [])]
@@ -186,7 +186,7 @@ def _cells(row: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str, ...]:
     less = _interval(row, "mixed_diff", "{:+.1f}")
     shares = [
         "-" if alone and name not in ("modelled", "signal") else f"{100 * row[name]:.1f} %"
-        for name in SHARES.values()
+        for name in _SHARES.values()
     ]
     return (
         row["policy"],

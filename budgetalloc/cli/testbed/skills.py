@@ -22,15 +22,18 @@ from budgetalloc.offline.worlds import SHOWN
 
 __all__ = [
     "ALPHABET",
+    "ANSWER_LENGTH",
+    "DIGITS",
+    "LENGTH",
     "OPERATIONS",
     "SKILLS",
+    "STRINGS",
     "WEIGHTS",
     "Skill",
     "answer",
     "held_out",
     "is_held_out",
     "is_trap",
-    "lines_of_text",
     "make_reward",
     "pool",
     "prompt_id",
@@ -195,17 +198,3 @@ def held_out(per_skill: int = 20, seed: int = 0) -> list[dict[str, Any]]:
     """Prompts for evaluation, with the columns of `pool`. Their digits are in no pool and no
     pretraining text."""
     return _rows(per_skill, np.random.default_rng([seed, 1]), held=True)
-
-
-def lines_of_text(rows: int, rng: np.random.Generator) -> list[str]:
-    """Pretraining text: `rows` prompts, each with the right answer (with probability `shown`) or
-    the wrong one."""
-    lines: list[str] = []
-    while len(lines) < rows:
-        skill = SKILLS[int(rng.integers(len(SKILLS)))]
-        digits = f"{int(rng.integers(STRINGS)):0{LENGTH}d}"
-        if is_held_out(digits) or not skill.is_clear(digits):
-            continue
-        operation = skill.right if rng.random() < skill.shown else skill.wrong
-        lines.append(f"{skill.letter}{digits}=" + OPERATIONS[operation](digits))
-    return lines

@@ -19,7 +19,7 @@ from budgetalloc.trl import AdaptiveGRPOCallback
 
 __all__ = ["Point", "train"]
 
-EVERY = 10  # steps between two points
+_EVERY = 10  # steps between two points
 
 
 class Point(NamedTuple):
@@ -62,7 +62,7 @@ class _Curve(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._bar.update(1)
-        if state.global_step % EVERY == 0 or state.global_step == state.max_steps:
+        if state.global_step % _EVERY == 0 or state.global_step == state.max_steps:
             self._measure(state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
