@@ -29,7 +29,6 @@ from budgetalloc.contrib.costs import Costs
 from budgetalloc.contrib.domains import Domains
 from budgetalloc.contrib.pacing import Horizon, phases
 from budgetalloc.policies.batch_advantages import batch_advantages, sums_of
-from budgetalloc.testing import same_state
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 
@@ -359,7 +358,7 @@ def test_a_mixture_learns_its_shares_and_goes_on_after_a_resume(build, ledger):
     build(other, dataset)
     state, about = load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
     other.session.restore(state, about)
-    assert same_state(other.session.part(Domains).quotas.mixture.state_dict()["mixture"], state["mixture"])
+    assert repr(other.session.part(Domains).quotas.mixture.state_dict()["mixture"]) == repr(state["mixture"])
     with pytest.raises(ba.UnsupportedError, match="mixture with candidates=2: the worker's candidates cycle"):
         AdaptiveRolloutWorker(candidates=2, **given)
 
