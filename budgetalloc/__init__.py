@@ -34,6 +34,8 @@ from budgetalloc.policies.advantages import group_advantages
 from budgetalloc.solvers.exact import Solution, certify, highs, ortools
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.proportional import proportional
+from budgetalloc.training.options import Options
+from budgetalloc.training.parts import Part
 from budgetalloc.training.session import Session
 from budgetalloc.values import hit, mixed_group, success_gain, variance
 
@@ -55,6 +57,8 @@ __all__ = [
     "Ledger",
     "LedgerWriter",
     "Needs",
+    "Options",
+    "Part",
     "Point",
     "Policy",
     "Pool",

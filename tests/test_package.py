@@ -147,7 +147,7 @@ except ba.UnsupportedError as error:
 
 PUBLIC = """
 Belief Beta BetaEstimator Budget BudgetError BudgetallocError Features InputError Learner Ledger LedgerWriter Needs
-Point Policy Pool Replay Session Solution StateError Step TrackingEstimator UnsupportedError
+Options Part Point Policy Pool Replay Session Solution StateError Step TrackingEstimator UnsupportedError
 adaptive certify compare comparisons greedy group_advantages highs hit knapsack success_gain load_state mixed_group
 ortools proportional save_state simulate thompson uniform variance
 """

@@ -137,8 +137,16 @@ class Config:
         """Arguments of `AdaptiveGRPOCallback` for a trainer with this many rollouts a step (None:
         not known).
 
-        Raises `UnsupportedError` for another number of rollouts than the trainer's.
+        Raises `UnsupportedError` for pacing, and for another number of rollouts than the trainer's.
         """
+        if self.plan:
+            raise UnsupportedError(
+                f"{self.file}: pacing: TRL generates {rollouts or 'as many'} rollouts at every "
+                "step, so the budget cannot change over the run. `budgetalloc replay`, verl "
+                "(+budgetalloc.pacing=) and, with AsyncGRPOTrainer, "
+                "AdaptiveRolloutWorker(rollouts_per_step=) serve it.",
+                argument="pacing",
+            )
         if rollouts is not None and self.rollouts not in (None, rollouts):
             raise UnsupportedError(
                 f"{self.file}: budget.rollouts={self.rollouts}: this trainer generates {rollouts} "

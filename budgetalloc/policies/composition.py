@@ -1,5 +1,6 @@
 """Policies composed of a belief, a value and a solver."""
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -8,10 +9,17 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Belief, FloatArray, Point
 from budgetalloc.budget import Budget, IntArray, rollouts_alone
-from budgetalloc.errors import BudgetError, InputError, check_choice, check_function, shown
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    check_choice,
+    check_function,
+    check_number,
+    shown,
+)
 from budgetalloc.policies.interface import Needs, View
 from budgetalloc.policies.policy import Policy
-from budgetalloc.solvers.exact import highs, priced
+from budgetalloc.solvers.exact import highs, ortools, priced
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
@@ -62,6 +70,7 @@ def knapsack(
     value: Value = mixed_group,
     belief: Literal["posterior", "mean"] = "posterior",
     solver: Solver | None = None,
+    time_limit: float | None = None,
     prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 0.9,
     idle: float = 1.0,
@@ -77,7 +86,8 @@ def knapsack(
         belief: "posterior", the expectation under the Beta; "mean", the value at its mean.
         solver: None is `greedy`. If tokens are limited together with rollouts or quotas, it is
             `highs`, or for rollouts and more than 4,000 values a price on tokens, which is nearly
-            exact (`solvers.lagrangian`). `partial(ba.highs, time_limit=60)` searches longer.
+            exact (`solvers.lagrangian`).
+        time_limit: Seconds for a decision of `ba.highs` or `ba.ortools`; by default 10.
         prior, discount, idle: As in `BetaEstimator`.
         seed: Seeds the ties.
 
@@ -89,6 +99,12 @@ def knapsack(
     """
     check_choice("belief", belief, ("posterior", "mean"))
     _check_rule(value, solver)
+    if time_limit is not None:
+        if solver not in (highs, ortools):
+            advice = "only solver=ba.highs and solver=ba.ortools search for a time."
+            raise InputError("time_limit", advice, time_limit)
+        check_number("time_limit", time_limit, 0, 1e6, without=(0,))
+        solver = partial(solver, time_limit=time_limit)
 
     def decide(view: View) -> IntArray:
         believed: Belief = view.belief_P

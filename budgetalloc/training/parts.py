@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.budget import Budget
@@ -11,10 +11,6 @@ from budgetalloc.policies.interface import CostOf, Decide
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.clock import Clock
 from budgetalloc.training.prompts import Prompts
-
-if TYPE_CHECKING:
-    from budgetalloc.training.options import Options
-    from budgetalloc.training.session import Session
 
 __all__ = ["Host", "Part", "Plan"]
 
@@ -63,7 +59,7 @@ class Host:
     prompts: Prompts | None = None
     sizes: Sequence[int] = ()
     group: int = 0
-    check: Callable[[Policy, "Options"], None] | None = None
+    check: Callable[[Policy, Any], None] | None = None
     measures_seconds: bool = False
 
 
@@ -96,7 +92,7 @@ class Part:
     from_loader: bool = False
     """Whether it needs the prompts of the loader's batch."""
 
-    def attach(self, session: "Session", host: Host) -> None:
+    def attach(self, session: Any, host: Host) -> None:
         """Takes what it needs of the session and its host; raises if it cannot work there."""
 
     def start(self) -> None:

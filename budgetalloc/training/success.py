@@ -16,7 +16,17 @@ from budgetalloc.beliefs.rewards import EQUAL, check_success
 from budgetalloc.errors import InputError, StateError
 from budgetalloc.training.reward_range import Range, RewardRange, clipped
 
-__all__ = ["Judge", "Measure", "Returned", "Rule", "Scoring", "Success", "in_words"]
+__all__ = [
+    "WAIT",
+    "BoolArray",
+    "Judge",
+    "Measure",
+    "Returned",
+    "Rule",
+    "Scoring",
+    "Success",
+    "in_words",
+]
 
 logger = logging.getLogger(__name__)
 WAIT = 10

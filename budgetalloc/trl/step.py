@@ -31,7 +31,24 @@ from budgetalloc.trl.batch_merge import (
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import from_rank_0, gather, rows_of_process
 
-__all__ = ["GROUP", "Rows", "Training", "copied", "put_advantages", "run_step"]
+__all__ = [
+    "GROUP",
+    "PreparedRound",
+    "Rows",
+    "Scored",
+    "Training",
+    "batch_to_train_on",
+    "copied",
+    "decide",
+    "generate",
+    "log",
+    "put_advantages",
+    "reports",
+    "rows_of",
+    "rows_of_batch",
+    "run_step",
+    "total_rewards",
+]
 
 GROUP = "budgetalloc_group"  # the column that gives reward functions the prompt's id
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))

@@ -16,7 +16,15 @@ from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Part
 
-__all__ = ["COLUMNS", "TRACKERS", "PromptCosts", "Trackers", "as_markdown"]
+__all__ = [
+    "COLUMNS",
+    "TRACKERS",
+    "PromptCosts",
+    "Trackers",
+    "as_markdown",
+    "histogram_of_counts",
+    "histogram_of_rates",
+]
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")

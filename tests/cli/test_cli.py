@@ -168,7 +168,7 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
         (["replay", "LOG", "--config", "PACED"], "the log has 768"),
         (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing in"),
         (["replay", "LOG", "--config", "COST"], "c.yaml: callback.cost: a replay has neither domains, nor costs"),
-        pytest.param(["demo", "--config", "PACED"], "its budget varies over the run", marks=pytest.mark.slow),
+        (["demo", "--config", "PACED"], "TRL generates 256 rollouts at every step"),
         (["demo", "--config", "BAD"], "bad.yaml: rolouts= is no option"),
         (["demo", "--config", "NONE"], "No such file or directory"),
         (["demo", "--config", "FOLDER"], "Is a directory"),

@@ -313,3 +313,13 @@ def test_long_prompts_favour_groups_and_short_ones_singles(make):
 def test_bad_costs_are_named(costs, text):
     with pytest.raises(InputError, match=text):
         ba.adaptive().allocate(["a", "b"], BUDGET, costs)
+
+
+def test_a_time_limit_is_for_solvers_that_search():
+    budget, ids = Budget(rollouts=64, floor=0, quotas={"a": (8, 16)}), range(8)
+    domains = ["a", "b"] * 4
+    policy = ba.knapsack(solver=ba.ortools, time_limit=5)
+    assert policy.allocate(ids, budget, domains_P=domains).sum() == 64
+    for wrong in ({"time_limit": 5}, {"solver": ba.greedy, "time_limit": 5}, {"solver": ba.highs, "time_limit": 0}):
+        with pytest.raises(InputError, match="time_limit"):
+            ba.knapsack(**wrong)

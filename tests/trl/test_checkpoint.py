@@ -64,8 +64,8 @@ def test_damaged_and_foreign_files_are_refused(saved, state_file, build):
     np.savez(state_file, weights=np.zeros(3))
     with pytest.raises(ba.StateError, match="was not written by budgetalloc"):
         resume(build)
-    ba.save_state(state_file, state | {"version": 99}, about)
-    with pytest.raises(ba.StateError, match="version 99"):
+    ba.save_state(state_file, state | {"beliefs": "of tomorrow"}, about)
+    with pytest.raises(ba.StateError, match="of tomorrow"):
         resume(build)
 
 
