@@ -30,6 +30,8 @@ def resolved(name: str) -> object:
     """By attributes, as a user would write it; only modules inside `trl` and `verl` need an import of their own."""
     owner: object = ba
     for at, part in enumerate(parts := name.split(".")):
+        if callable(owner) and not isinstance(owner, type):  # a method, whose module has the same name
+            owner = sys.modules[owner.__module__]
         if not hasattr(owner, part):
             importlib.import_module(".".join(["budgetalloc", *parts[: at + 1]]))
         owner = getattr(owner, part)
