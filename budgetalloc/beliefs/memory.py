@@ -15,7 +15,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, mixed_groups
 from budgetalloc.beliefs.state import Table, check_state, reading
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_function, check_integer, shown
+from budgetalloc.errors import InputError, check_function, check_integer
 
 __all__ = ["Learn", "Memory", "Visit"]
 
@@ -141,9 +141,11 @@ class Memory:
         success_R = rewards_R if success_R is None else success_R
         if not len(ids_R) == len(rewards_R) == len(success_R):
             raise InputError(
-                f"ids_R={shown(ids_R)}: {len(ids_R)} ids, {len(rewards_R)} rewards and "
+                "ids_R",
+                f"{len(ids_R)} ids, {len(rewards_R)} rewards and "
                 f"{len(success_R)} successes. "
-                "Give one of each for every rollout."
+                "Give one of each for every rollout.",
+                ids_R,
             )
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
         self._seen.append(

@@ -170,7 +170,8 @@ def _sections(text: str | bytes) -> dict[str, Any]:
     for name in (*SECTIONS, *values):
         if name not in SECTIONS:
             raise InputError(
-                f"{name}: unknown section{nearest(name, SECTIONS)} Use {', '.join(SECTIONS)}."
+                f"{name}: unknown section{nearest(name, SECTIONS)} Use {', '.join(SECTIONS)}.",
+                argument=name,
             )
         value = values.get(name)
         if name == "policy" and isinstance(value, str):
@@ -179,7 +180,10 @@ def _sections(text: str | bytes) -> dict[str, Any]:
             value = {} if value is None else value
             texts = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
             if not texts:
-                raise InputError(f"{name}: {shown(value)}: use settings of the form `name: value`.")
+                raise InputError(
+                    f"{name}: {shown(value)}: use settings of the form `name: value`.",
+                    argument=name,
+                )
         sections[name] = value
     return sections
 

@@ -111,7 +111,7 @@ class CostBudget(Stateful):
 
     def check_restored(self) -> None:
         if not 0 <= self.price <= _MOST or self.spent < 0:
-            raise InputError(f"price={self.price} is not from 0 to {_MOST:g}")
+            raise InputError(f"price={self.price} is not from 0 to {_MOST:g}", argument="price")
 
     def learn(self, spent: float) -> None:
         """Moves the price after a step that cost this much."""

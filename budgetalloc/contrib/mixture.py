@@ -137,9 +137,11 @@ class MixtureState:
     def __init__(self, mixture: Mixture, domains: Sequence[Hashable], quotas: Shares) -> None:
         if len(domains) < 2:
             raise InputError(
-                f"mixture={mixture.rule!r}: all prompts have the domain {domains[0]!r}, and a "
+                "mixture",
+                f"all prompts have the domain {domains[0]!r}, and a "
                 "mixture divides rollouts between domains. Name another column in domain=, or "
-                "leave mixture= out."
+                "leave mixture= out.",
+                mixture.rule,
             )
         self.mixture = mixture
         self.domains = list(domains)

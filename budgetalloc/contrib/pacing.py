@@ -103,7 +103,7 @@ class Horizon:
         """The rollouts of this step: the multiple of `quantum` within the bounds that is nearest to
         the proposal."""
         if not isinstance(wish, (int, float, np.integer, np.floating)) or wish != wish:
-            raise InputError(f"wish={shown(wish)}: use a number of rollouts.")
+            raise InputError("wish", "use a number of rollouts.", wish)
         fewest, most = self.bounds(step, spent)
         wish = min(max(wish, fewest), most)
         return min(max(math.floor(wish / self.quantum + 0.5) * self.quantum, fewest), most)
@@ -149,11 +149,11 @@ def phases(horizon: Horizon, parts: Sequence[tuple[int, float]], step: int, spen
     horizon.bounds(step, spent)
     what = "the steps and the weight of each phase, such as [(100, 1.0), (50, 2.0)]"
     if not check_list("parts", parts, what):
-        raise InputError(f"parts={shown(parts)}: give at least one phase, such as (100, 1.0).")
+        raise InputError("parts", "give at least one phase, such as (100, 1.0).", parts)
     start, weight_now, weight_left = 0, 0.0, 0.0
     for at, part in enumerate(parts):
         if not isinstance(part, (tuple, list)) or len(part) != 2:
-            raise InputError(f"parts[{at}]={shown(part)}: give {what}.")
+            raise InputError(f"parts[{at}]={shown(part)}: give {what}.", argument="parts")
         weight = check_number(f"parts[{at}][1]", part[1], 0, math.inf, without=(0,))
         end = min(start + check_integer(f"parts[{at}][0]", part[0], 1), horizon.steps)
         end = horizon.steps if at == len(parts) - 1 else end
@@ -228,14 +228,16 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
     """
     for key in given:
         if key not in PACING:
-            raise InputError(f"{key} is unknown{nearest(key, PACING)} Use {', '.join(PACING)}.")
+            raise InputError(
+                f"{key} is unknown{nearest(key, PACING)} Use {', '.join(PACING)}.", argument=key
+            )
     check_choice("name", name := given.get("name"), ("constant", "phases"))
     if missing := [key for key in ("rollouts", "steps") if key not in given]:
         raise InputError(f"give {' and '.join(missing)}.")
     parts = tuples(given.get("parts"))
     if (parts is None) != (name == "constant"):
         raise InputError(
-            f"parts={parts!r}: phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none."
+            "parts", "phases needs them, as [[100, 1.0], [50, 2.0]]; constant has none.", parts
         )
     bounds = {key: value for key, value in given.items() if key not in ("name", "parts")}
     horizon = Horizon(**{"low": given.get("quantum", 1)} | bounds)

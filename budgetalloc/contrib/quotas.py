@@ -92,7 +92,8 @@ class Quotas:
                 raise InputError(
                     f"quotas={{{domain!r}: ...}}: no prompt has this "
                     f"domain{nearest(domain, [str(x) for x in known])} "
-                    f"The domains are {shown(list(known))}."
+                    f"The domains are {shown(list(known))}.",
+                    argument="quotas",
                 )
 
     @cached_property

@@ -127,7 +127,10 @@ class AdaptiveRolloutWorker:
         self.policy = policy_of("adaptive" if policy is None else policy)
         self.reward_funcs = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
         if not self.reward_funcs:
-            raise InputError("reward_funcs is empty: give the functions that score a rollout.")
+            raise InputError(
+                "reward_funcs is empty: give the functions that score a rollout.",
+                argument="reward_funcs",
+            )
         # Unlike with GRPOTrainer, advantages are always computed here.
         given = {"baseline": self.policy.needs.baseline or "group"} | options
         self.options = Options.resolve(self.policy.needs, "group", given, trl=False)
@@ -380,7 +383,8 @@ class AdaptiveRolloutWorker:
             if len(answer) != len(came):
                 raise InputError(
                     f"{name} returned {len(answer)} rewards for {len(came)} completions: return "
-                    "one for each."
+                    "one for each.",
+                    argument=name,
                 )
         return np.array([[math.nan if x is None else float(x) for x in each] for each in answers]).T
 

@@ -99,15 +99,19 @@ class Trees:
         self.points = [check_integer("points", point, 1) for point in each]
         if not self.points or self.points != sorted(set(self.points)):
             raise InputError(
-                f"points={points!r}: give increasing lengths in tokens, such as [64, 128], or one "
-                "number."
+                "points",
+                "give increasing lengths in tokens, such as [64, 128], or one number.",
+                points,
             )
         if isinstance(roots, Mapping):
             for at, share in roots.items():
                 check_integer("roots", at, 0)
                 check_number("roots", share, 0, 1)
             if 0 not in roots:
-                raise InputError(f"roots={dict(roots)!r} has no share for step 0: add {{0: 1.0}}.")
+                raise InputError(
+                    f"roots={dict(roots)!r} has no share for step 0: add {{0: 1.0}}.",
+                    argument="roots",
+                )
         elif roots != "aepo":
             check_number("roots", roots, 0, 1, without=(0,))
         check_choice("branch", branch, ("even", "entropy"))

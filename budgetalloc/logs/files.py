@@ -64,12 +64,14 @@ def dataset_frame(source: Any) -> pd.DataFrame:
     if not hasattr(source, "column_names") or not hasattr(source, "with_format"):
         raise InputError(
             f"source is a {type(source).__name__}: give the path of a file or folder, or a "
-            "datasets.Dataset. A pandas frame is read by Ledger.of_frame."
+            "datasets.Dataset. A pandas frame is read by Ledger.of_frame.",
+            argument="source",
         )
     if isinstance(names, dict):
         raise InputError(
             f"source has the splits {listed(names)}: give one of them, as "
-            f"source[{next(iter(names), '')!r}]."
+            f"source[{next(iter(names), '')!r}].",
+            argument="source",
         )
     batches = source.with_format("arrow").iter(batch_size=_ROWS)
     return _whole(map(_batch_frame, batches))

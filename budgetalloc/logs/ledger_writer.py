@@ -47,7 +47,8 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
             f"ledger={shown(os.fspath(path))} cannot be written, {error}: give the path of a file "
-            "in a folder that can be written to."
+            "in a folder that can be written to.",
+            argument="ledger",
         ) from error
 
 
@@ -87,7 +88,8 @@ class LedgerWriter:
         if self.path.exists() and not self.path.is_file():
             raise InputError(
                 f"path={str(path)!r} is not a regular file: give the path of a file, because a "
-                "ledger is read again after a resume."
+                "ledger is read again after a resume.",
+                argument="path",
             )
         if self.path.exists() and self.path.stat().st_size:
             with self.path.open("rb") as file:
@@ -202,7 +204,9 @@ def _numbers(name: str, values: Any, rows: int, what: str = "one number per roll
     column = check_array(name, values, what, copy=False)
     if column.shape != (rows,):
         found = f"{len(column)} entries" if column.ndim == 1 else f"shape {column.shape}"
-        raise InputError(f"{name} has {found}, and there are {rows} rollouts: give {what}.")
+        raise InputError(
+            f"{name} has {found}, and there are {rows} rollouts: give {what}.", argument=name
+        )
     return column
 
 
@@ -211,5 +215,5 @@ def _integers(name: str, values: Any, rows: int) -> list[int]:
     column = _numbers(name, values, rows, what)
     wrong = column[~((np.abs(column) <= LARGEST) & (column % 1 == 0))]
     if len(wrong):
-        raise InputError(f"{name} holds {wrong[0]}: give {what}.")
+        raise InputError(f"{name} holds {wrong[0]}: give {what}.", argument=name)
     return list(map(int, column.tolist()))

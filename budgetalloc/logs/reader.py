@@ -127,10 +127,13 @@ def with_success(
 def _find(path: Path, asked: Asked) -> Log:
     """The one log at a path; raises `InputError` if there is none, or if there are several."""
     if "\0" in str(path) or not path.exists():
-        raise InputError(f"source={str(path)!r}: there is no such file or folder.")
+        raise InputError(
+            f"source={str(path)!r}: there is no such file or folder.", argument="source"
+        )
     if not (path.is_file() or path.is_dir()):
         raise InputError(
-            f"source={str(path)!r} is a pipe, a socket or a device: copy the log into a file."
+            f"source={str(path)!r} is a pipe, a socket or a device: copy the log into a file.",
+            argument="source",
         )
     if path.is_file():
         head = head_of(path)
@@ -144,7 +147,10 @@ def _find(path: Path, asked: Asked) -> Log:
     if not logs:
         raise _unknown(path, *(unknown or (path, None)))
     choices = "\n".join(f"  {log.place}  (kind={log.kind!r})" for log in logs)
-    raise InputError(f"source={str(path)!r} holds {len(logs)} logs. Give one of them:\n{choices}")
+    raise InputError(
+        f"source={str(path)!r} holds {len(logs)} logs. Give one of them:\n{choices}",
+        argument="source",
+    )
 
 
 def _logs(path: Path, asked: Asked) -> tuple[list[Log], tuple[Path, pd.DataFrame] | None]:
@@ -184,5 +190,6 @@ def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
             "reward=, step= and length= (--prompt, --reward, --step, --length)."
         )
     return InputError(
-        f"source={str(source)!r} does not contain a log of a known kind ({', '.join(TABLES)}). {advice}"
+        f"source={str(source)!r} does not contain a log of a known kind ({', '.join(TABLES)}). {advice}",
+        argument="source",
     )

@@ -141,7 +141,8 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
             f"source={str(path)!r} has the columns {listed(frame.columns)}: one must name prompts, "
             "and one must hold rewards, or two successes and rollouts. Pass prompt= and reward= "
             "with the names of these columns, and step= and length= if there are some (--prompt, "
-            "--reward, --step, --length)."
+            "--reward, --step, --length).",
+            argument="source",
         )
     if columns.grouped and "success" in columns.others:
         raise InputError(

@@ -63,7 +63,7 @@ def coba_rl(
     array([ 2,  2, 26,  2])
     """
     if not (isinstance(tau, tuple) and len(tau) == 2):
-        raise InputError(f"tau={tau!r}: give two positive numbers, such as (3.0, 12.0).")
+        raise InputError("tau", "give two positive numbers, such as (3.0, 12.0).", tau)
     check_number("tau", tau[0], 0, 1e6, without=(0,))
     check_number("tau", tau[1], tau[0], 1e6)
     # The latest visit first. "graded" is the sum of u(1-u) over successes u: p(1-p) minus their

@@ -24,7 +24,6 @@ from budgetalloc.errors import (
     check_integer,
     check_number,
     check_rng,
-    shown,
 )
 
 __all__ = [
@@ -53,8 +52,7 @@ def check_rows(
     whole = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
     if not whole or not 1 <= rows <= len(ids):
         raise InputError(
-            f"rows={shown(rows)}: there are {len(ids)} rollouts to choose from. Use 1 to "
-            f"{len(ids)}."
+            "rows", f"there are {len(ids)} rollouts to choose from. Use 1 to {len(ids)}.", rows
         )
     return factorize(ids)[1], values
 
@@ -332,9 +330,7 @@ def weighted_resample(
     weights = check_array("weights_J", weights_J, "one non-negative finite weight per pair")
     fits = weights.ndim == 1 and weights.size and np.isfinite(weights).all()
     if not fits or (weights < 0).any():
-        raise InputError(
-            f"weights_J={shown(weights_J)}: give one non-negative finite weight per pair."
-        )
+        raise InputError("weights_J", "give one non-negative finite weight per pair.", weights_J)
     check_integer("draws", draws, 1, max(_MOST_DRAWN // weights.size, 1))
     check_rng(rng)
     check_integer("size", size, 1, draws * weights.size)
@@ -387,8 +383,9 @@ def resample_on_correct(
     penalties = as_rewards(given, len(rewards), "penalties_R")
     if (penalties < 0).any():
         raise InputError(
-            f"penalties_R={shown(penalties_R)}: give finite penalties of at least 0; a lower one "
-            "is better."
+            "penalties_R",
+            "give finite penalties of at least 0; a lower one is better.",
+            penalties_R,
         )
     penalties = np.where(np.isnan(penalties), np.finfo(np.float64).max, penalties)
     scored, rest = _scored_first(rewards, rows)

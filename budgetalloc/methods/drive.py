@@ -35,7 +35,7 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
     given = check_list("phases", phases, "(keep, steps, n) for each phase")
     checked = [_check_phase(phase) for phase in given]
     if not checked:
-        raise InputError(f"phases={phases!r}: give at least one (keep, steps, n).")
+        raise InputError("phases", "give at least one (keep, steps, n).", phases)
     ends = np.cumsum([steps for _, steps, _ in checked[:-1]])
 
     def decide(view: View) -> IntArray:
@@ -54,7 +54,8 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
 def _check_phase(phase: Phase) -> Phase:
     if not isinstance(phase, (tuple, list)) or len(phase) != 3:
         raise InputError(
-            f"phases holds {phase!r}: a phase is (keep, steps, n), such as (0.4, 64, 64)."
+            f"phases holds {phase!r}: a phase is (keep, steps, n), such as (0.4, 64, 64).",
+            argument="phases",
         )
     keep, steps, n = phase
     share = check_number("keep", keep, 0, 1, without=(0,))

@@ -54,7 +54,10 @@ def gate(
         else:
             rate_P = check_array("predict(view)", predict(view), "one rate for each prompt")
         if rate_P.shape != (len(view.ids_P),):
-            raise InputError(f"predict gave shape {rate_P.shape}: give one rate for each prompt.")
+            raise InputError(
+                f"predict gave shape {rate_P.shape}: give one rate for each prompt.",
+                argument="predict",
+            )
         return np.asarray(np.isnan(rate_P) | ((lo < rate_P) & (rate_P < hi)))
 
     decide = pass_or_explore(passes, group, explore)

@@ -6,7 +6,7 @@ import numpy as np
 
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_number, shown
+from budgetalloc.errors import InputError, check_number
 from budgetalloc.methods.rules import drawn_first, ranked
 from budgetalloc.methods.table import Count, method, policy
 from budgetalloc.policies import Policy, View
@@ -36,9 +36,9 @@ def prime_pools(
     try:
         tops, weights = np.array([(float(top), float(weight)) for top, weight in pools]).T
     except (TypeError, ValueError) as error:
-        raise InputError(f"pools={shown(pools)}: give (largest mean, weight) of each.") from error
+        raise InputError("pools", "give (largest mean, weight) of each.", pools) from error
     if not (np.diff(tops) > 0).all() or tops[-1] != 1:
-        raise InputError(f"pools={shown(pools)}: the largest means ascend, and the last is 1.")
+        raise InputError("pools", "the largest means ascend, and the last is 1.", pools)
     for weight in weights.tolist():
         check_number("weight of pools", weight, 0, math.inf, without=(0, math.inf))
 

@@ -7,7 +7,7 @@ import numpy as np
 from budgetalloc.beliefs.memory import Memory, Visit
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_list, shown
+from budgetalloc.errors import InputError, check_integer, check_list
 from budgetalloc.methods.offline import InitialSuccess, Offline
 from budgetalloc.methods.rules import ranked
 from budgetalloc.methods.table import Share, method
@@ -54,9 +54,7 @@ def sgpo(
     begins = check_list("phases", phases, "the steps at which groups of 4 and of 8 begin")
     begins = [check_integer("phases", x, 0) for x in begins]
     if len(begins) != 2 or begins[1] < begins[0]:
-        raise InputError(
-            f"phases={shown(phases)}: give the steps at which groups of 4 and of 8 begin."
-        )
+        raise InputError("phases", "give the steps at which groups of 4 and of 8 begin.", phases)
     reference = InitialSuccess(offline)
 
     def learn(memory: Memory, visit: Visit) -> None:

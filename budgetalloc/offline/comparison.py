@@ -112,7 +112,8 @@ def comparisons(
     if not policies or not seeds or len(set(seeds)) < len(seeds):
         raise InputError(
             f"policies={list(policies)}, seeds={seeds}: give at least one policy and one seed, and "
-            "each seed once."
+            "each seed once.",
+            argument="policies",
         )
     rollouts = (
         rollouts_alone(budget) if isinstance(budget, Budget) else check_integer("budget", budget, 1)

@@ -62,7 +62,7 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
     listed = check_list("samples", samples, "lists of numbers, one per seed")
     arrays = [_sample("samples", sample) for sample in listed]
     if not arrays:
-        raise InputError(f"samples={samples!r}: give at least one list of numbers.")
+        raise InputError("samples", "give at least one list of numbers.", samples)
     if min(len(values) for values in arrays) < 2:
         return float("nan"), float("nan")
     from scipy.special import stdtrit  # deferred: importing budgetalloc loads no scipy
@@ -82,7 +82,9 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
 def _sample(name: str, values_S: ArrayLike) -> NDArray[np.float64]:
     values = check_array(name, values_S, "one value per seed")
     if values.ndim != 1:
-        raise InputError(f"{name} has shape {values.shape}: give one value per seed.")
+        raise InputError(
+            f"{name} has shape {values.shape}: give one value per seed.", argument=name
+        )
     return values
 
 

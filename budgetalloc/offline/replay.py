@@ -95,7 +95,8 @@ class Replay:
         if not answers_P.any():
             raise InputError(
                 f"ledger has {len(rewards_R)} rows and none with a reward. Use a Ledger of a run "
-                "that scored its rollouts."
+                "that scored its rollouts.",
+                argument="ledger",
             )
         self.ids: list[Id] = [every[at] for at in np.flatnonzero(answers_P)]
         self._place = {x: at for at, x in enumerate(self.ids)}
@@ -287,7 +288,9 @@ class Replay:
         at = np.array([self._place.get(x, -1) for x in listed], dtype=np.int64)
         if (at < 0).any():
             wrong = listed[int(np.argmax(at < 0))]
-            raise InputError(f"{name}: {wrong!r} has no reward in this log: use world.ids.")
+            raise InputError(
+                f"{name}: {wrong!r} has no reward in this log: use world.ids.", argument=name
+            )
         return at
 
 

@@ -86,9 +86,7 @@ def simulate(
     policy = policy_of(policy)
     parts = ("ids", "rollout", "learn", "success")
     if isinstance(world, type) or not all(hasattr(world, name) for name in parts):
-        raise InputError(
-            f"world={shown(world)}: give a world, such as ba.Learner() or ba.Replay(ledger)."
-        )
+        raise InputError("world", "give a world, such as ba.Learner() or ba.Replay(ledger).", world)
     if reward is not None:
         check_function("reward", reward, "from the successes of rollouts to their rewards")
     names = ["reward"] if reward is None else ["reward", "success"]
@@ -112,7 +110,8 @@ def simulate(
         raise InputError(
             f"domain={shown(domain)} with budget={budget!r}: give the domain of each of the "
             f"{len(world.ids)} prompts of the world and no others, and the budget as a number of "
-            "rollouts."
+            "rollouts.",
+            argument="domain",
         )
     check_integer("steps", steps, 1)
     check_integer("prompts", prompts, 1, len(world.ids))
@@ -174,8 +173,9 @@ def _limit(
     if isinstance(budget, Budget):
         if (rollouts := rollouts_alone(budget)) is None:
             raise InputError(
-                f"budget={budget!r}: a world has neither token costs nor domains. Use "
-                "Budget(rollouts=...)."
+                "budget",
+                "a world has neither token costs nor domains. Use Budget(rollouts=...).",
+                budget,
             )
         return rollouts, replace(bounds.filled(budget), rollouts=rollouts * generate)
     rows = check_integer("budget", budget, 1)

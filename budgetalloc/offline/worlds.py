@@ -91,14 +91,18 @@ class Task:
 
     def __post_init__(self) -> None:
         if not check_list("skills", self.skills, "(right, wrong, shown) for each skill"):
-            raise InputError("skills=(): nothing can be learned. Give (right, wrong, shown) each.")
+            raise InputError(
+                "skills=(): nothing can be learned. Give (right, wrong, shown) each.",
+                argument="skills",
+            )
         check_integer("strategies", self.strategies, 4, 10**3)
         for at, skill in enumerate(self.skills):
             if not _is_skill(skill, self.strategies):
                 raise InputError(
                     f"skills[{at}]={shown(skill)}: give different strategies from 0 to "
                     f"{self.strategies - 1} and a probability between 0 and 1, such as "
-                    "(0, 3, 0.25) or (0, (1, 2, 3), 0.25)."
+                    "(0, 3, 0.25) or (0, (1, 2, 3), 0.25).",
+                    argument="skills",
                 )
         for name in ("per_skill", "held_out", "dims"):
             check_integer(name, getattr(self, name), 1, 10**5)
@@ -261,7 +265,8 @@ class Learner:
         if advantages.shape != (rows,) or not rows or not np.isfinite(advantages).all():
             raise InputError(
                 f"advantages_R has shape {advantages.shape} for {rows} rollouts since the last "
-                "update: roll out first, and give a finite number for each."
+                "update: roll out first, and give a finite number for each.",
+                argument="advantages_R",
             )
         at_R, strategy_R = (np.concatenate(column) for column in zip(*self._rows, strict=True))
         prompt_P, group_R = np.unique(at_R, return_inverse=True)
@@ -305,7 +310,9 @@ class Learner:
         ids = check_ids(ids_R, name)
         wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(self.ids)), None)
         if wrong is not None:
-            raise InputError(f"{name}: {wrong!r} is not a prompt of this world: use world.ids.")
+            raise InputError(
+                f"{name}: {wrong!r} is not a prompt of this world: use world.ids.", argument=name
+            )
         return np.array(ids, dtype=np.int64)
 
 

@@ -15,7 +15,6 @@ from budgetalloc.errors import (
     check_flag,
     check_integer,
     check_number,
-    shown,
 )
 from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.bounds import budget_of_groups
@@ -103,7 +102,7 @@ def sampled(
         i, j = (check_integer("power", x, 0, 16) for x in power)
     except (TypeError, ValueError) as error:  # InputError is a ValueError
         raise InputError(
-            f"power={shown(power)}: use two integers from 0 to 16, such as (1, 2)."
+            "power", "use two integers from 0 to 16, such as (1, 2).", power
         ) from error
     check_flag("draw", draw)
     check_integer("groups", groups, 0, 4)
@@ -114,7 +113,8 @@ def sampled(
         beliefs = f"prior={prior!r}, discount={discount}, idle={idle}"
     elif (prior, discount, idle) != (PRIOR, 1.0, IDLE):
         raise InputError(
-            f"estimator={estimator}: leave out prior, discount and idle, which it replaces."
+            f"estimator={estimator}: leave out prior, discount and idle, which it replaces.",
+            argument="estimator",
         )
     else:
         beliefs = f"estimator={estimator}"

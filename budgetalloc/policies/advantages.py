@@ -137,7 +137,8 @@ def group_advantages(
         if named not in ("group", "loo") and (n_R[scored_R] == 1).any():
             raise InputError(
                 "scale='group' has no deviation for a group of one: use another, such as "
-                "scale='batch'."
+                "scale='batch'.",
+                argument="scale",
             )
         deviation_R = np.where(scored_R, rewards - sum_R / np.maximum(n_R, 1), 0.0)
         advantages = advantages / (np.sqrt(_group_sum(deviation_R**2, group_R) / others_R) + EPS)
@@ -183,7 +184,8 @@ def posterior_mean(
         given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else shown(belief_R)
         raise InputError(
             f"belief_R={given}: baseline='posterior' needs the belief before the step about the "
-            f"prompt of each of the {len(success_R)} rows: belief_R=policy.belief(ids_R)."
+            f"prompt of each of the {len(success_R)} rows: belief_R=policy.belief(ids_R).",
+            argument="belief_R",
         )
     scored_R = ~np.isnan(success_R)
     known_R = np.where(scored_R, success_R, 0.0)
@@ -222,7 +224,8 @@ def _rounds(round_R: ArrayLike | None, rows: int) -> NDArray[np.int64] | None:
 def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:
     if lengths_R is None:
         raise InputError(
-            "scale='whiten_tokens' counts tokens: pass lengths_R, the tokens of each rollout."
+            "scale='whiten_tokens' counts tokens: pass lengths_R, the tokens of each rollout.",
+            argument="scale",
         )
     what = "a number of tokens"
     return _column("lengths_R", lengths_R, what, rows, lambda x: np.isfinite(x) & (x >= 0))
@@ -231,8 +234,7 @@ def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:
 def _given(baseline: object, rows: int) -> FloatArray:
     if isinstance(baseline, str):
         raise InputError(
-            f"baseline={shown(baseline)}: use one of {get_args(Baseline)} or an array, one per "
-            "rollout."
+            "baseline", f"use one of {get_args(Baseline)} or an array, one per rollout.", baseline
         )
     return _column("baseline", baseline, "a finite number", rows, np.isfinite)
 
@@ -242,5 +244,5 @@ def _column(
 ) -> FloatArray:
     array = check_array(name, given, f"{what} for each rollout")
     if array.shape != (rows,) or not fine(array).all():
-        raise InputError(f"{name}={shown(given)}: give {what} for each of {rows} rollouts.")
+        raise InputError(name, f"give {what} for each of {rows} rollouts.", given)
     return array

@@ -325,7 +325,8 @@ def batch_advantages(
     if baseline == "policy" and rollouts.expected_R is None:
         raise InputError(
             "baseline='policy' is the policy's own rule (`Policy.expect`), and this policy has "
-            "none. Use another baseline, such as 'posterior'."
+            "none. Use another baseline, such as 'posterior'.",
+            argument="baseline",
         )
     own = by_beliefs(rollouts) if baseline == "posterior" else by_rule(rollouts)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R

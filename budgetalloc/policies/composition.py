@@ -191,7 +191,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
         ):
             raise InputError(
                 f"solver={_name(solve)} returned {shown(counts_P)}: return an integer count for "
-                "each prompt."
+                "each prompt.",
+                argument="solver",
             )
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
             return counts_P

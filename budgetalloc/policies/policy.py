@@ -33,7 +33,6 @@ from budgetalloc.errors import (
     check_integer,
     check_seed,
     check_type,
-    shown,
 )
 from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.interface import (
@@ -134,11 +133,15 @@ class Policy:
         """
         before = self.estimator
         if isinstance(before, TrackingEstimator) and before.features is not None:
-            raise InputError(f"features={features}: {self} has features already. Give them once.")
+            raise InputError(
+                f"features={features}: {self} has features already. Give them once.",
+                argument="features",
+            )
         if before.step or len(before):
             raise InputError(
                 f"features={features}: {self} has learned from {before.step} steps without them. "
-                "Give them to a new policy, which learns their weights from its first step."
+                "Give them to a new policy, which learns their weights from its first step.",
+                argument="features",
             )
         function, _, settings = self.name.partition("(")
         settings = settings.removesuffix(")")
@@ -420,7 +423,7 @@ class Step:
         still = check_ids(running, "running")
         if still and not self.policy.needs.by_group:
             raise InputError(
-                f"running={shown(still)}: {self.policy} waits for all rollouts. Observe them first."
+                "running", f"{self.policy} waits for all rollouts. Observe them first.", still
             )
         counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
         wanted = self._next_round(still)
@@ -511,7 +514,8 @@ class Step:
             raise InputError(
                 f"ids_R holds {new[at]} rollouts of {self.ids_P[at]!r}{earlier}, and "
                 f"{self._requested[at]} were requested in this step: observe each rollout once, "
-                "and no others."
+                "and no others.",
+                argument="ids_R",
             )
         self._observed.update(new)
 
@@ -587,7 +591,8 @@ class Step:
         if (at < 0).any():
             raise InputError(
                 f"ids_R holds {ids[int(np.argmin(at))]!r}, which is not a prompt of this step: "
-                "give rollouts of the prompts with which the step began."
+                "give rollouts of the prompts with which the step began.",
+                argument="ids_R",
             )
         return at
 

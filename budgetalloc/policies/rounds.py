@@ -158,7 +158,8 @@ def _wanting(wants_more: WantsMore | None, tally: Tally) -> NDArray[np.bool_]:
     if np.shape(more_P) != tally.scored_P.shape:
         raise InputError(
             f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the "
-            "tally."
+            "tally.",
+            argument="wants_more",
         )
     return np.asarray(more_P, dtype=np.bool_)
 

@@ -38,8 +38,9 @@ class Known:
         inside = ((self.rates_SP >= 0) & (self.rates_SP <= 1)).all()
         if self.rates_SP.ndim != 2 or not self.rates_SP.size or not inside:
             raise InputError(
-                f"rates_SP={shown(rates_SP)}: give rates in [0, 1], a row per step, such as "
-                "[[0.0, 0.5, 1.0]]."
+                "rates_SP",
+                "give rates in [0, 1], a row per step, such as [[0.0, 0.5, 1.0]].",
+                rates_SP,
             )
         self.ids: list[Id] = list(range(self.rates_SP.shape[1]))
         self.step = 0

@@ -42,20 +42,24 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
         ]:
             raise InputError(
                 f"{name}={given!r} needs the function {needed[0]}=, which a name cannot give: pass "
-                f"budgetalloc.methods.{given}({needed[0]}=...)."
+                f"budgetalloc.methods.{given}({needed[0]}=...).",
+                argument=name,
             )
         return row.named(settings)
     use = "give a policy such as ba.adaptive(), a name such as 'adaptive', or a function that builds a policy"
     if not callable(given):
-        raise InputError(f"{name}={shown(given)} is of type {type(given).__name__}: {use}.")
+        raise InputError(
+            f"{name}={shown(given)} is of type {type(given).__name__}: {use}.", argument=name
+        )
     try:
         built: object = given(**settings)
     except TypeError as error:
         raise InputError(
-            f"{name}={shown(given)} was called and raised TypeError, {error}: {use}."
+            f"{name}={shown(given)} was called and raised TypeError, {error}: {use}.", argument=name
         ) from error
     if not isinstance(built, Policy):
         raise InputError(
-            f"{name}={shown(given)} returned {shown(built)} of type {type(built).__name__}: {use}."
+            f"{name}={shown(given)} returned {shown(built)} of type {type(built).__name__}: {use}.",
+            argument=name,
         )
     return built

@@ -56,9 +56,11 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
     listed = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
     if not listed or not all(isinstance(each, (str, os.PathLike)) for each in listed):
         raise InputError(
-            f"features={shown(wanted)}: name at least one column of the dataset, {TEXT!r} for the "
+            "features",
+            f"name at least one column of the dataset, {TEXT!r} for the "
             "prompts' texts, or "
-            "the path of an earlier run's ledger."
+            "the path of an earlier run's ledger.",
+            wanted,
         )
     names, paths = list[str](), list[Path]()
     for each in listed:
@@ -69,23 +71,28 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
     for name in names:
         if columns is not None and name not in (TEXT, MODEL, *columns):
             raise InputError(
-                f"features={shown(wanted)}: the train dataset has no column "
+                "features",
+                f"the train dataset has no column "
                 f"{name!r}{nearest(name, columns)} Use "
                 f"{TEXT!r} for the prompts' texts, {MODEL!r} for the model's hidden states, "
                 f"{RUN + 'PATH'!r} for an "
-                f"earlier run, or some of {list(columns)}."
+                f"earlier run, or some of {list(columns)}.",
+                wanted,
             )
         if name == MODEL and name in (columns or ()):
             raise InputError(
-                f"features={shown(wanted)}: {MODEL!r} is the policy model's hidden states, and the "
+                "features",
+                f"{MODEL!r} is the policy model's hidden states, and the "
                 "train dataset has a "
-                f"column of this name. Rename it: dataset.rename_column({MODEL!r}, 'model_name')."
+                f"column of this name. Rename it: dataset.rename_column({MODEL!r}, 'model_name').",
+                wanted,
             )
     for path in paths:
         if columns is not None and not os.path.exists(path):
             raise InputError(
-                f"features={shown(wanted)}: there is no file or folder {str(path)!r}. Give an "
-                "earlier run's ledger."
+                "features",
+                f"there is no file or folder {str(path)!r}. Give an earlier run's ledger.",
+                wanted,
             )
     return names, paths
 
@@ -114,8 +121,9 @@ def policy_with_features(
     paths = [] if isinstance(wanted, Features) else check_features(wanted, None)[1]
     if ledger is not None and Path(ledger).resolve() in [path.resolve() for path in paths]:
         raise InputError(
-            f"features={shown(wanted)}: ledger= is the same file, which changes during the run. "
-            "Give another ledger=."
+            "features",
+            "ledger= is the same file, which changes during the run. Give another ledger=.",
+            wanted,
         )
     return policy.with_features(features_of(prompts, wanted, quiet, states))
 
@@ -178,7 +186,7 @@ def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
             path, None if prompts.column == DEFAULT_COLUMN else prompts.column
         )
     except InputError as error:
-        raise InputError(f"features={str(path)!r}: {error}") from error
+        raise InputError(f"features={str(path)!r}: {error}", argument="features") from error
     at_P = Index(ids).find(prompts.pool)
     rollouts_P = np.append(trials_P, 0.0)[at_P]
     known, total = int((rollouts_P > 0).sum()), len(at_P)

@@ -99,8 +99,9 @@ def check_columns(columns: Sequence[str], column: str | None, text: str = "promp
 def _no_column(argument: str, column: str, columns: Sequence[str]) -> InputError:
     """The error about an argument that names a missing column."""
     return InputError(
-        f"{argument}={column!r}: the train dataset has no such column{nearest(column, columns)} It "
-        f"has {list(columns)}."
+        argument,
+        f"the train dataset has no such column{nearest(column, columns)} It has {list(columns)}.",
+        column,
     )
 
 

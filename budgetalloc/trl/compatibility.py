@@ -94,7 +94,8 @@ def check_trainer(trainer: Any) -> None:
         logger.warning("TRL %s is not tested with this budgetalloc. %s", trl.__version__, _INSTALL)
     if _attached(trainer):
         raise InputError(
-            "trainer has an AdaptiveGRPOCallback already: call trainer.remove_callback(...) first."
+            "trainer has an AdaptiveGRPOCallback already: call trainer.remove_callback(...) first.",
+            argument="trainer",
         )
 
 
@@ -102,7 +103,10 @@ def check_only_one(trainer: Any, callback: Any) -> None:
     """Raises `InputError` unless the trainer has this callback once, and no other of its kind."""
     attached = _attached(trainer)
     if attached != [callback]:
-        raise InputError(f"trainer has {len(attached)} AdaptiveGRPOCallbacks: add exactly one.")
+        raise InputError(
+            f"trainer has {len(attached)} AdaptiveGRPOCallbacks: add exactly one.",
+            argument="trainer",
+        )
 
 
 def _attached(trainer: Any) -> list[Any]:
@@ -175,8 +179,7 @@ def _refusals(
     if options.buffer is not None:
         if not hasattr(options.buffer, "reuse"):
             yield InputError(
-                f"buffer={options.buffer!r}: pass a SelectiveSampleBuffer or a "
-                "CorrectResponseBuffer."
+                "buffer", "pass a SelectiveSampleBuffer or a CorrectResponseBuffer.", options.buffer
             )
         yield from options.buffer.refusals(trainer)
     if candidates != 1 and not prompts.indexable:

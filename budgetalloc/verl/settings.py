@@ -182,7 +182,7 @@ def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     asked = {"name": policy} if isinstance(policy, str) else policy
     if not isinstance(asked, Mapping) or not isinstance(asked.get("name"), str):
         raise InputError(
-            f"{name}={shown(policy)}: give a name of `budgetalloc methods`, or a mapping with it."
+            name, "give a name of `budgetalloc methods`, or a mapping with it.", policy
         )
     options = {key: value for key, value in asked.items() if key != "name"}
     if "policy" in options:
@@ -193,5 +193,7 @@ def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     try:
         own = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"{name}={asked['name']!r} cannot be imported: {error}.") from error
+        raise InputError(
+            f"{name}={asked['name']!r} cannot be imported: {error}.", argument=name
+        ) from error
     return policy_of(own, name, **options)

@@ -87,7 +87,10 @@ def compare(args: argparse.Namespace) -> None:
         ("--follow", args.follow or None),
     ):
         if given is not None:
-            raise InputError(f"{name} is for the report of one run: leave it out, or give one run.")
+            raise InputError(
+                f"{name} is for the report of one run: leave it out, or give one run.",
+                argument=name,
+            )
     sides = []
     for log in (args.log, args.other):
         reading = opened(argparse.Namespace(**{**vars(args), "log": log}))
