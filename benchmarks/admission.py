@@ -211,7 +211,7 @@ def learn(correlation: float, steps: int, seed: int, *, timeout: float = np.inf,
             session.observe([ids_R[at] for at in kept_R], rewards_R[kept_R], np.ones(len(kept_R)))
             assert not session.request()
             ended = session.end()
-            lost += int(ended.metrics["lost"])
+            lost += int(ended.metrics.get("lost", 0))
             ready.append((rows, kept_R, ended.advantages_R))
         while ready and engine.now >= free:
             world.train(*ready.popleft())

@@ -35,7 +35,8 @@ _FALL = 0.02  # of success, from the first to the last tenth of the rollouts, th
 
 def share(part: float, whole: float) -> float:
     """part / whole, NaN for a whole of 0."""
-    return float(part / whole) if whole else math.nan
+    with np.errstate(over="ignore"):  # of a damaged log: infinite
+        return float(part / whole) if whole else math.nan
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,15 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, check_array, check_integer, check_seed, imported, shown
+from budgetalloc.errors import (
+    InputError,
+    check_array,
+    check_integer,
+    check_seed,
+    check_type,
+    imported,
+    shown,
+)
 from budgetalloc.logs.ledger import Ledger
 
 __all__ = ["Known", "log_of", "rising", "three_kinds", "turning"]
@@ -125,6 +133,7 @@ def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: 
     >>> ledger.frame.groupby("prompt").reward.sum().tolist()  # the rates are 0, 0.5, 1, 0, 0.5, 1
     [0.0, 2.0, 4.0, 0.0, 2.0, 4.0]
     """
+    check_type("world", world, Known, "a world of ba.testing, such as three_kinds()")
     check_integer("prompts", prompts, 1, len(world.ids))
     check_integer("steps", steps, 1, _MOST // prompts)
     check_integer("group", group, 1, _MOST // (steps * prompts))
