@@ -247,6 +247,14 @@ def check_list(name: str, values: Any, what: str) -> list[Any]:
         raise InputError(name, f"give {what}.", values) from error
 
 
+def _of_torch(values: Any) -> Any:
+    """Tensors of torch, alone or in a list, as arrays: of any dtype, on any device, with a gradient
+    or without."""
+    if isinstance(values, (list, tuple)) and values and hasattr(values[0], "detach"):
+        return [_of_torch(x) for x in values]
+    return values.detach().cpu().double().numpy() if hasattr(values, "detach") else values
+
+
 def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDArray[np.float64]:
     """Numbers of any shape as floats, None as NaN. Raises `InputError` for text, rows of unequal
     lengths and objects.
@@ -258,7 +266,7 @@ def check_array(name: str, values: Any, what: str, *, copy: bool = True) -> NDAr
     array([ 1., nan])
     """
     try:
-        array = np.asarray(values)
+        array = np.asarray(_of_torch(values))
         text = array.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in array.flat)
         no_list = isinstance(values, (bytes, bytearray, memoryview, dict))
         if array.dtype.kind not in "biufO" or text or no_list:

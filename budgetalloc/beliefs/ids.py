@@ -51,6 +51,10 @@ def _plain_id(value: Any, name: str) -> Id:
         return str(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
+    if hasattr(value, "as_py"):  # a scalar of Arrow
+        return _plain_id(value.as_py(), name)
+    if hasattr(value, "detach") and not value.ndim and not value.is_floating_point():
+        return _plain_id(value.item(), name)  # a scalar of torch
     of = f"of type {type(value).__name__}"
     raise InputError(name, f"is {shown(value)} {of}: a prompt id is an int or a str.")
 

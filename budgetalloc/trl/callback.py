@@ -9,8 +9,9 @@ from functools import partial, wraps
 from typing import Any
 
 from transformers import TrainerCallback
+from trl import GRPOTrainer
 
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy
 from budgetalloc.policies.rollouts import Rollouts
@@ -163,6 +164,11 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             resume_from_checkpoint: str | bool | None = None, *more: Any, **named: Any
         ) -> Any:
             if not self._attached():
+                if self._unobserved is None:
+                    logger.warning(
+                        "The AdaptiveGRPOCallback of this trainer is not among its callbacks: TRL "
+                        "trains without it. Call trainer.add_callback(callback) before train()."
+                    )
                 return train(resume_from_checkpoint, *more, **named)
             if resume_from_checkpoint is True:
                 resume_from_checkpoint = newest_complete_or_error(trainer.args.output_dir)
@@ -191,6 +197,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         """Replaces TRL's generation and scoring for the duration of the training."""
         trainer = self.trainer
         check_only_one(trainer, self)
+        self._check_rows_of(trainer)
         if self._unobserved is not None:
             logger.warning("%s", self._unobserved)
             return
@@ -240,6 +247,28 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
 
         self._held.enter_context(
             patched_attribute(trainer, "_generate_and_score_completions", generate_and_score)
+        )
+
+    def _check_rows_of(self, trainer: Any) -> None:
+        """Raises if the policy would choose rows of a dataset that the trainer no longer has; says
+        that it does not keep their order."""
+        if self.options.bounds.candidates == 1:
+            return
+        if trainer.train_dataset is not self.prompts.dataset:
+            raise InputError(
+                "train_dataset",
+                "was replaced after the callback was made, and the policy would choose rows of the "
+                "old one. Remove the callback, and add AdaptiveGRPOCallback(trainer, policy) for "
+                "the new dataset; a policy that is passed again keeps its beliefs.",
+            )
+        sampler = type(trainer)._get_train_sampler is not GRPOTrainer._get_train_sampler
+        if self.session.quiet or not (sampler or not trainer.shuffle_dataset):
+            return
+        logger.warning(
+            "The order of the rows (%s) is not kept: with candidates=%r the policy chooses among "
+            "all prompts from the first step on. candidates=1 keeps the order.",
+            "a sampler of your own" if sampler else "shuffle_dataset=False",
+            self.options.bounds.candidates,
         )
 
     def _let_go(self, training: Training) -> None:

@@ -4,6 +4,8 @@ The policy learns last. If anything before it raises, policy and ledger are unch
 """
 
 import copy
+import functools
+import inspect
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -312,7 +314,10 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     trees = trainer.rollout_func if hasattr(trainer.rollout_func, "branches") else None
     if trees is not None:
         trees.begin(mine_R)
-    with patched_attribute(trainer, "_calculate_rewards", score_and_keep), one_row_groups:
+    keeping = patched_attribute(trainer, "_calculate_rewards", score_and_keep)
+    functions = [_without_group(function) for function in trainer.reward_funcs]
+    scoring = patched_attribute(trainer, "reward_funcs", functions)
+    with keeping, one_row_groups, scoring:
         output = training.generate(rows)
     if trees is not None:
         output |= trees.branches(output["completion_ids"].size(1))
@@ -332,6 +337,35 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     )
     rewards_R = total_rewards(trainer, rewards_per_func)
     return Scored(scores_RF, lengths_R, rewards_R, prompt_lengths_R, costs_R), output
+
+
+def _without_group(function: Any) -> Any:
+    """The reward function, without the column `GROUP` if it names its arguments and not this one.
+
+    A model is called by TRL itself, without columns.
+    """
+    if isinstance(function, torch.nn.Module):
+        return function
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # it has none that can be read
+        return function
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if takes_all or GROUP in parameters:
+        return function
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def scored_later(**columns: Any) -> Any:
+            return await function(**{k: x for k, x in columns.items() if k != GROUP})
+
+        return scored_later
+
+    @functools.wraps(function)
+    def scored(**columns: Any) -> Any:
+        return function(**{k: x for k, x in columns.items() if k != GROUP})
+
+    return scored
 
 
 def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:
