@@ -20,7 +20,6 @@ ROOMS = [
     "values",
     "solvers",
     "policies",
-    "contrib",
     "methods",
     "logs",
     "training",
