@@ -34,7 +34,7 @@ from table import STEPS, TUNING_SEEDS, collect, on_grid, summary
 from tqdm import tqdm
 
 from budgetalloc.offline.simulation import simulate
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.interface import Bounds
 
 ENOUGH = 5  # policies for a rank correlation that says something
 POINTS = 16  # of a curve, the start and the end among them

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.blocks import blocks
-from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.ids import Id, blocks, check_ids, factorize
 from budgetalloc.beliefs.pool import rows_to_read
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.beliefs.rewards import check_rewards

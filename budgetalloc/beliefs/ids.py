@@ -3,19 +3,19 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.errors import InputError, check_list, shown
 
 __all__ = [
     "Id",
     "UInt64Array",
+    "blocks",
     "check_distinct",
     "check_ids",
     "factorize",
@@ -139,3 +139,13 @@ def shuffled_order(
         return np.argsort(hash_P)
     first_K = np.flatnonzero(hash_P < np.uint64(2**64 * about // len(hash_P)))
     return first_K[np.argsort(hash_P[first_K])]
+
+
+def blocks(length: int, size: int = 2**14) -> Iterator[slice]:
+    """Slices of at most `size` elements that cover an array of this length in turn.
+
+    >>> list(blocks(5, size=2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    for first in range(0, length, size):
+        yield slice(first, min(first + size, length))

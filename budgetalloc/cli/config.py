@@ -20,7 +20,7 @@ from budgetalloc.errors import (
 )
 from budgetalloc.methods.table import method_of
 from budgetalloc.policies import Policy
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.options import Options
 from budgetalloc.training.policy_like import policy_of
 

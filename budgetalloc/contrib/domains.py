@@ -15,7 +15,7 @@ from budgetalloc.contrib.mixture_rules import DomainStep
 from budgetalloc.contrib.quotas import Quotas, check_shares
 from budgetalloc.errors import InputError, UnsupportedError, check_type, shown
 from budgetalloc.policies import Step
-from budgetalloc.policies.bounds import budget_of_groups
+from budgetalloc.policies.interface import budget_of_groups
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Host, Part, Plan
 

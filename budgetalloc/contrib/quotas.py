@@ -18,7 +18,7 @@ from budgetalloc.errors import (
     nearest,
     shown,
 )
-from budgetalloc.policies.bounds import Bounds, drawn_others
+from budgetalloc.policies.interface import Bounds, drawn_others
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.proportional import apportioned, clipped_shares
 

@@ -27,7 +27,7 @@ from budgetalloc.offline.parallel import Workers, check_workers, in_parallel
 from budgetalloc.offline.replay import Replay
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.policies import Policy
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.policy_like import PolicyLike, policy_of
 
 __all__ = ["FIGURES", "Progress", "compare", "comparisons", "mixed_bounds", "summarise"]

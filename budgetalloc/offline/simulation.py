@@ -17,7 +17,7 @@ from budgetalloc.contrib.quotas import Shares
 from budgetalloc.errors import InputError, check_function, check_integer, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.session import Session
 

@@ -17,9 +17,8 @@ from budgetalloc.errors import (
     check_number,
 )
 from budgetalloc.policies.advantages import Scale
-from budgetalloc.policies.bounds import budget_of_groups
 from budgetalloc.policies.composition import least_groups, spend, top
-from budgetalloc.policies.interface import Decide, Needs, Rounds, View
+from budgetalloc.policies.interface import Decide, Needs, Rounds, View, budget_of_groups
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import growing
 from budgetalloc.solvers.domains import Domains

@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.expected_reward import bernoulli_variance
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, check_rewards
-from budgetalloc.beliefs.variance import bernoulli_variance
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
 __all__ = [

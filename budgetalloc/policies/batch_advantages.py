@@ -7,17 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.beliefs.expected_reward import Line, Sums, reward_line
-from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import extremes, unequal
-from budgetalloc.beliefs.variance import (
+from budgetalloc.beliefs.expected_reward import (
     GROUP,
     Known,
+    Line,
+    Sums,
     deviations,
     grpo_square,
+    reward_line,
     share_alike,
     variances,
 )
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.errors import InputError
 from budgetalloc.policies.advantages import (
     EPS,

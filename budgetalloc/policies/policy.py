@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.estimator import Estimator
-from budgetalloc.beliefs.expected_reward import Sums
+from budgetalloc.beliefs.expected_reward import Sums, prior_share
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.memory import Memory
@@ -21,7 +21,6 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.beliefs.state import check_state, unchanged_on_error
 from budgetalloc.beliefs.tracking import TrackingEstimator
-from budgetalloc.beliefs.variance import prior_share
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import (
     BudgetError,
@@ -34,8 +33,8 @@ from budgetalloc.errors import (
     check_seed,
     check_type,
 )
-from budgetalloc.policies.bounds import Bounds
 from budgetalloc.policies.interface import (
+    Bounds,
     CostOf,
     Decide,
     Expect,
@@ -541,7 +540,7 @@ class Step:
             ids_R: The prompt of each rollout of this step, shape (R,), of all rounds.
             success_R: The success of each rollout in [0, 1]; NaN and None are none.
             earlier: Sums over the rewards of earlier steps. If successes were graded, the prior
-                keeps only a share of its mass (`beliefs.variance.prior_share`).
+                keeps only a share of its mass (`beliefs.expected_reward.prior_share`).
 
         >>> import budgetalloc as ba
         >>> policy = ba.adaptive()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.group_kinds import FAILED, KINDS, MIXED
+from budgetalloc.beliefs.rewards import FAILED, KINDS, MIXED
 from budgetalloc.logs.progress import Progress
 from budgetalloc.offline.intervals import reached
 from budgetalloc.report.html import curves, page

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
+from budgetalloc.beliefs.rewards import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.errors import imported
 from budgetalloc.report import text
 from budgetalloc.report.summary import Report

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.group_kinds import KINDS, WITHOUT_GRADIENT, group_kinds
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.rewards import EQUAL, check_range
+from budgetalloc.beliefs.rewards import EQUAL, KINDS, WITHOUT_GRADIENT, check_range, group_kinds
 from budgetalloc.errors import BudgetallocError, InputError, imported
 from budgetalloc.logs.ledger import Ledger, read_log
 from budgetalloc.methods.table import method_of

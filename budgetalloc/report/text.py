@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from budgetalloc.beliefs.group_kinds import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.rewards import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.report.replays import LIMITS
 from budgetalloc.report.summary import BELIEF, NEAR, Report, share
 

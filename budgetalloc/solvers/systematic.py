@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.blocks import blocks
+from budgetalloc.beliefs.ids import blocks
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import check_rng

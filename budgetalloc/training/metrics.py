@@ -6,9 +6,8 @@ rollout) is omitted.
 
 import numpy as np
 
-from budgetalloc.beliefs.group_kinds import KINDS, group_kinds
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, extremes, mixed_groups, unequal
+from budgetalloc.beliefs.rewards import EQUAL, KINDS, extremes, group_kinds, mixed_groups, unequal
 from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.success import Measure

@@ -12,7 +12,7 @@ from budgetalloc.errors import InputError, UnsupportedError, check_choice, check
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.interface import Bounds
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Part
 from budgetalloc.training.rails import Rails

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import Beta, BetaEstimator, InputError, StateError
 from budgetalloc.beliefs import estimator as module
-from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.estimator import spread
+from budgetalloc.beliefs.ids import blocks
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.testing import same_state
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from budgetalloc.beliefs.group_kinds import KINDS, group_kinds, rollouts_by_kind
+from budgetalloc.beliefs.rewards import KINDS, group_kinds, rollouts_by_kind
 
 rollouts = st.tuples(st.integers(0, 3), st.sampled_from([-1.0, 0.2, 1.0, np.nan]), st.sampled_from([0.0, 0.5, 1.0]))
 

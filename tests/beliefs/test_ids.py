@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from budgetalloc import InputError
 from budgetalloc.beliefs import ids as module
-from budgetalloc.beliefs.blocks import blocks
 from budgetalloc.beliefs.ids import (
+    blocks,
     check_distinct,
     check_ids,
     factorize,

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.beliefs.posterior import Beta
-from budgetalloc.beliefs.variance import (
+from budgetalloc.beliefs.expected_reward import (
     Known,
+    Sums,
     bernoulli_variance,
     deviations,
     graded_variances,
@@ -19,6 +18,7 @@ from budgetalloc.beliefs.variance import (
     share_alike,
     variances,
 )
+from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.policies.advantages import group_advantages
 
 PRIOR = (0.3, 0.3)

@@ -21,7 +21,7 @@ from budgetalloc.contrib.mixture import (
 )
 from budgetalloc.contrib.mixture_rules import DomainStep
 from budgetalloc.policies.adaptive import uniform_groups
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.interface import Bounds
 
 parts = st.lists(
     st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import Budget, BudgetError, InputError, Needs, UnsupportedError
 from budgetalloc.contrib.quotas import Quotas, check_shares
-from budgetalloc.policies.bounds import Bounds
+from budgetalloc.policies.interface import Bounds
 from budgetalloc.solvers.domains import Domains
 
 DOMAIN_OF = {n: ["math", "code", "chat", None][n % 4] for n in range(40)}

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import Budget
 from budgetalloc.errors import InputError
-from budgetalloc.policies.bounds import Bounds
-from budgetalloc.policies.interface import Needs
+from budgetalloc.policies.interface import Bounds, Needs
 
 
 @pytest.mark.parametrize(

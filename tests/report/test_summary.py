@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import InputError, Ledger, LedgerWriter
-from budgetalloc.beliefs.group_kinds import KINDS
+from budgetalloc.beliefs.rewards import KINDS
 from budgetalloc.report import Report, as_json, report
 from budgetalloc.report.replays import unit_rewards
 

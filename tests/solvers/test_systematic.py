@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError, UnsupportedError
-from budgetalloc.beliefs.blocks import blocks
+from budgetalloc.beliefs.ids import blocks
 from budgetalloc.solvers.systematic import systematic, systematic_in_groups
 
 module = importlib.import_module("budgetalloc.solvers.systematic")

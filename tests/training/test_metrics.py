@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from one_step import rollouts_of
 
 import budgetalloc as ba
-from budgetalloc.beliefs.group_kinds import KINDS
+from budgetalloc.beliefs.rewards import KINDS
 from budgetalloc.logs.progress import Progress
 from budgetalloc.report import as_json, report
 from budgetalloc.report.comparison import Side, comparison_of
