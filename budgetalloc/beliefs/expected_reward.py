@@ -169,7 +169,8 @@ def reward_line(
     >>> line = reward_line(success, rewards, np.array([0, 0, 1, 1]), Sums(), jump=0.8)
     >>> line.start_R.round(2), line.slope_R.round(2), line.around_R.round(2)
     (array([0.2, 0.2, 0.2, 0.2]), array([0.8, 0.8, 0.8, 0.8]), array([0., 0., 0., 0.]))
-    >>> reward_line(np.zeros(2), np.zeros(2), np.arange(2), Sums(), jump=0.8).slope_R  # no success yet
+    >>> # no success yet
+    >>> reward_line(np.zeros(2), np.zeros(2), np.arange(2), Sums(), jump=0.8).slope_R
     array([0.8, 0.8])
     """
     groups = int(group_R.max()) + 1 if len(group_R) else 0
@@ -232,7 +233,8 @@ class Known:
         """The evidence in the successes of this step (NaN for none) and in the beliefs before it,
         without their prior.
 
-        >>> known = Known.of(np.array([0.5, 1.0]), np.zeros(2, dtype=int), Beta([1.3, 1.3], [0.3, 0.3]), (0.3, 0.3))
+        >>> known = Known.of(np.array([0.5, 1.0]), np.zeros(2, dtype=int),
+        ...     Beta([1.3, 1.3], [0.3, 0.3]), (0.3, 0.3))
         >>> known.n_R, known.sum_R  # one success before the step, and the other rollout
         (array([2., 2.]), array([2. , 1.5]))
         """
@@ -349,7 +351,9 @@ def prior_share(sums: Sums, mass: float) -> float:
     variances within and between prompts. With a larger mass, the baseline of a prompt with nearly
     constant rewards stays near the pool's mean for many visits.
 
-    >>> prior_share(Sums(n=4.0, s=2.0, ss=1.5, graded=1.0, within=0.02, pairs=2.0), 0.6).__round__(3)  # 0.01/0.115/0.6
+    >>> # 0.01/0.115/0.6
+    >>> prior_share(Sums(n=4.0, s=2.0, ss=1.5, graded=1.0, within=0.02, pairs=2.0),
+    ...     0.6).__round__(3)
     0.145
     """
     within, between = pool_variances(sums)

@@ -174,7 +174,8 @@ def success_functions(binary_F: ArrayLike, weights_F: Sequence[float]) -> tuple[
         binary_F: Which functions gave only 0 and 1, shape (F,).
         weights_F: Their weights, F entries.
 
-    >>> success_functions([True, True, False], [1.0, 0.2, 5.0]), success_functions([False, False], [1.0, 1.0])
+    >>> success_functions([True, True, False], [1.0, 0.2, 5.0]), success_functions([False, False],
+    ...     [1.0, 1.0])
     ((0,), ())
     """
     binary = [f for f in np.flatnonzero(binary_F).tolist() if weights_F[f] > 0]
@@ -250,7 +251,8 @@ def group_kinds(
         The index in `KINDS` (-1 without any reward), and the rollouts with a reward; shape
             (groups,) each.
 
-    >>> rewards_R, success_R = np.array([0.2, 0.0, 0.2, 0.2, 1.0, np.nan]), np.array([0.0, 0.0, 0.0, 0.0, 1.0, np.nan])
+    >>> rewards_R, success_R = np.array([0.2, 0.0, 0.2, 0.2, 1.0, np.nan]), np.array([0.0, 0.0, 0.0,
+    ...     0.0, 1.0, np.nan])
     >>> kind_G, rollouts_G = group_kinds(rewards_R, success_R, np.array([0, 0, 1, 1, 2, 2]), 3)
     >>> [KINDS[kind] for kind in kind_G], rollouts_G
     (['mixed', 'all_fail', 'single'], array([2, 2, 1]))
@@ -277,7 +279,8 @@ def rollouts_by_kind(
 ) -> dict[str, int]:
     """The number of rollouts with a reward in groups of each kind. Arguments as in `group_kinds`.
 
-    >>> rollouts_by_kind([0.0, 1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0], np.array([0, 0, 1, 1, 2]), 3)
+    >>> rollouts_by_kind([0.0, 1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0],
+    ...     np.array([0, 0, 1, 1, 2]), 3)
     {'mixed': 2, 'all_fail': 0, 'all_pass': 2, 'tied': 0, 'single': 1}
     """
     kind_G, rollouts_G = group_kinds(rewards_R, success_R, group_R, groups)

@@ -55,9 +55,11 @@ class TrackingEstimator(Estimator):
         features: Features of the prompts, or None.
 
     >>> estimator = TrackingEstimator()
-    >>> for passed in (0, 2, 4, 6, 8):  # of 8, in each of 20 prompts; later, the others are not visited
+    >>> # of 8, in each of 20 prompts; later, the others are not visited
+    >>> for passed in (0, 2, 4, 6, 8):
     ...     seen = range(20) if passed == 0 else range(10)
-    ...     estimator.observe(np.repeat(seen, 8), np.tile(np.arange(8) < passed, len(seen))); estimator.tick()
+    ...     estimator.observe(np.repeat(seen, 8),
+    ...         np.tile(np.arange(8) < passed, len(seen))); estimator.tick()
     >>> estimator.belief([0, 19, "new"]).mean.round(1)  # all follow the rise
     array([0.9, 1. , 1. ])
     """

@@ -89,7 +89,8 @@ class CostBudget(Stateful):
     >>> budget.learn(180.0)
     >>> round(budget.price, 3)
     1.4
-    >>> budget.weighed(np.zeros(2), np.array([50.0, 150.0]))[1].round()  # further apart than they are
+    >>> # further apart than they are
+    >>> budget.weighed(np.zeros(2), np.array([50.0, 150.0]))[1].round()
     array([ 38., 176.])
     """
 

@@ -78,7 +78,8 @@ def shares_within(
     """Shares in proportion to weights, within the quotas `low_D` and `high_D`, and at least `probe`
     where these allow it. If all weights are 0, the shares are as even as the quotas allow.
 
-    >>> shares_within(np.array([3.0, 1.0, 0.0]), np.zeros(3), np.array([0.5, 1.0, 1.0]), 0.02).round(3)
+    >>> shares_within(np.array([3.0, 1.0, 0.0]), np.zeros(3), np.array([0.5, 1.0, 1.0]),
+    ...     0.02).round(3)
     array([0.5 , 0.48, 0.02])
     """
     extra_D = np.maximum(np.minimum(probe, high_D) - low_D, 0.0)

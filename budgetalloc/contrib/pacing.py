@@ -223,7 +223,8 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ..
         InputError: an unknown or a missing setting, or one out of range. BudgetError: the bounds
             contradict each other.
 
-    >>> pacing_plan({"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8, "parts": [[1, 1.0], [1, 2.0]]})[1]
+    >>> pacing_plan({"name": "phases", "rollouts": 96, "steps": 2, "quantum": 8,
+    ...     "parts": [[1, 1.0], [1, 2.0]]})[1]
     (32, 64)
     """
     for key in given:

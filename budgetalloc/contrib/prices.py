@@ -14,8 +14,8 @@ from budgetalloc.errors import StateError, check_array, check_number
 __all__ = ["Price", "Seconds", "aged", "tokens"]
 
 Price = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
-"""(tokens of each prompt, expected tokens of its answers) -> (cost of the prompt, once a group; cost of one rollout),
-shape (P,) each."""
+"""(tokens of each prompt, expected tokens of its answers) -> (cost of the prompt, once a group;
+cost of one rollout), shape (P,) each."""
 
 # prices of a rollout, a prompt token once and in each rollout, an answer token
 _GUESS = np.array([1.0, 0.1, 0.1, 1.0])
@@ -77,7 +77,8 @@ class Seconds:
             all rollouts, answer tokens, and seconds; all positive.
 
     >>> seconds, rng = Seconds(), np.random.default_rng(0)
-    >>> for step in range(50):  # each rollout 10 ms and each token of an answer 1 ms; prompts are free
+    >>> # each rollout 10 ms and each token of an answer 1 ms; prompts are free
+    >>> for step in range(50):
     ...     once, answers = rng.integers(1_000, 2_000), rng.integers(1_000, 9_000)
     ...     stall = 10 if step % 20 == 19 else 1
     ...     seconds.learn([64, once, 4 * once, answers], stall * (0.64 + 0.001 * answers))

@@ -37,7 +37,8 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
     """
     if not isinstance(quotas, Mapping) or not quotas:
         raise InputError(
-            f"quotas={shown(quotas)}: give the lowest and highest share of each domain, {_EXAMPLE}.",
+            f"quotas={shown(quotas)}: give the lowest and highest share of each domain, "
+            f"{_EXAMPLE}.",
             argument="quotas",
         )
     shares = {}

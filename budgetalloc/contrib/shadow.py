@@ -52,12 +52,13 @@ class Shadow(Part):
         InputError: it is no policy. `attach` raises if it is the run's own, or could not be
             attached in its place.
 
-    >>> session = Session("uniform", ["reward"], shadow="adaptive", pool=["a", "b", "c"], metrics="all")
+    >>> session = Session("uniform", ["reward"], shadow="adaptive", pool=["a", "b", "c"],
+    ...     metrics="all")
     >>> session.begin(["a", "b"], rollouts=4, group=2)
     >>> session.observe(session.request(), [1, 0, 1, 1], lengths_R=[5, 7, 9, 3])
     >>> metrics = session.end().metrics
-    >>> metrics["advantage/frac_nonzero"], metrics["shadow/advantage/frac_nonzero"], metrics["shadow/prompts"]
-    (0.5, 1.0, 2.0)
+    >>> metrics["advantage/frac_nonzero"], metrics["shadow/advantage/frac_nonzero"]
+    (0.5, 1.0)
     """
 
     def __init__(self, policy: PolicyLike) -> None:
@@ -255,8 +256,10 @@ def compared_advantages(advantages_R: FloatArray, run_R: FloatArray) -> dict[str
         policy, or only the run, gave an advantage other than 0; and `frac_both_zero`. A ratio or
         correlation that is not defined is left out.
 
-    >>> found = compared_advantages(np.array([0.5, -0.5, 0.2, 0.0]), np.array([1.0, -1.0, 0.0, 0.0]))
-    >>> {name: round(found[f"advantage/{name}"], 3) for name in ("rms_ratio", "correlation", "frac_gained")}
+    >>> found = compared_advantages(np.array([0.5, -0.5, 0.2, 0.0]),
+    ...     np.array([1.0, -1.0, 0.0, 0.0]))
+    >>> {name: round(found[f"advantage/{name}"], 3)
+    ...     for name in ("rms_ratio", "correlation", "frac_gained")}
     {'rms_ratio': 0.52, 'correlation': 0.971, 'frac_gained': 0.25}
     """
     some_R, runs_R = np.abs(advantages_R) > EQUAL, np.abs(run_R) > EQUAL

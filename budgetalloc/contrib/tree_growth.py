@@ -1,4 +1,5 @@
-"""Trees of rollouts: how they grow, block of tokens by block, and the advantages of their branches."""
+"""Trees of rollouts: how they grow, block of tokens by block, and the advantages of their
+branches."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

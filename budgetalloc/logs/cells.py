@@ -89,7 +89,8 @@ def weighted(scores: pd.DataFrame, weights: Mapping[str, float]) -> FloatArray:
     """The weighted sum of several rewards, as in TRL. Missing rewards count as 0; the sum is NaN if
     all are missing.
 
-    >>> weighted(pd.DataFrame({"a": [1.0, np.nan, np.nan], "b": [0.5, 0.5, np.nan]}), {"a": 1, "b": 2})
+    >>> weighted(pd.DataFrame({"a": [1.0, np.nan, np.nan], "b": [0.5, 0.5, np.nan]}),
+    ...     {"a": 1, "b": 2})
     array([ 2.,  1., nan])
     """
     total = scores[[*weights]].mul(pd.Series(weights)).sum(axis=1, min_count=1)

@@ -74,7 +74,10 @@ def whole(
     rows = _once(rows, notes)
     if evaluated := _evaluated(place):
         of_evaluation = rows["step"].isin(evaluated)
-        note = "row of a step with an evaluation, left out: TRL overwrites the training's completions there"
+        note = (
+            "row of a step with an evaluation, left out: TRL overwrites the training's "
+            "completions there"
+        )
         notes.doubt(note, of_evaluation.sum())
         rows = rows[~of_evaluation]
     else:
@@ -199,8 +202,8 @@ def chosen_success(
     *,
     known: bool,
 ) -> FloatArray | None:
-    """The success of each rollout, chosen as the callback chooses it in the log's first steps; None:
-    the total reward. `known` says whether the weights are those of the run, or assumed."""
+    """The success of each rollout, chosen as the callback chooses it in the log's first steps;
+    None: the total reward. `known` says whether the weights are those of the run, or assumed."""
     names = list(weights)
     if len(names) < 2:
         return None

@@ -36,7 +36,10 @@ _SECOND_RUN = (
     "row of an earlier run in the same file, left out because a later run began anew "
     "(use a ledger for each run)"
 )
-_UNNAMED = "row without its prompt: each group of an iteration is taken as a prompt of its own, give prompt="
+_UNNAMED = (
+    "row without its prompt: each group of an iteration is taken as a prompt of its own, give "
+    "prompt="
+)
 _STEP = re.compile(r"(?:step|iteration)_(\d{1,15})")
 _Made = tuple[pd.DataFrame, Asked]
 _Table = Callable[[pd.DataFrame, Asked, Path, Notes], _Made]

@@ -25,7 +25,8 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
 
     >>> check_ledger(5)
     Traceback (most recent call last):
-    budgetalloc.errors.InputError: ledger=5 is of type int: give the path of a file such as "run/ledger.jsonl", or None.
+    budgetalloc.errors.InputError: ledger=5 is of type int: give the path of a file such as
+    "run/ledger.jsonl", or None.
     """
     if path is None:
         return
@@ -66,7 +67,8 @@ class LedgerWriter:
     >>> from budgetalloc.logs.ledger import Ledger
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     log = LedgerWriter(f"{folder}/ledger.jsonl")
-    ...     log.append(0, ["a", "b"], [2.0, float("nan")], [12, 9], [0.5, 0.5], [1, 1], reward_range=(0, 2))
+    ...     log.append(0, ["a", "b"], [2.0, float("nan")], [12, 9], [0.5, 0.5], [1, 1],
+    ...         reward_range=(0, 2))
     ...     log.append(1, ["a"], [0.0], [11], [0.75], [1], reward_range=(0, 2))
     ...     log.resume(1)
     ...     log.append(1, ["a"], [0.5], [10], [0.75], [1], reward_range=(0, 2), success_R=[0.0])

@@ -26,7 +26,8 @@ _MOST = 1 << 28  # bytes of a file that is read
 def prompt_text(prompt: Any) -> str:
     """A prompt as text. Of chat messages, the text of the last one.
 
-    >>> prompt_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2 ="}])
+    >>> prompt_text([{"role": "system", "content": "Be brief."},
+    ...     {"role": "user", "content": "2 + 2 ="}])
     '2 + 2 ='
     """
     last = prompt[-1] if isinstance(prompt, list) and prompt else prompt

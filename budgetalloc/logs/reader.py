@@ -190,6 +190,7 @@ def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
             "reward=, step= and length= (--prompt, --reward, --step, --length)."
         )
     return InputError(
-        f"source={str(source)!r} does not contain a log of a known kind ({', '.join(TABLES)}). {advice}",
+        f"source={str(source)!r} does not contain a log of a known kind ({', '.join(TABLES)}). "
+        f"{advice}",
         argument="source",
     )

@@ -68,7 +68,8 @@ class Columns:
     counts: tuple[str, ...]
     """Successes and rollouts of a group, if the table has them in place of rewards."""
     others: Mapping[str, str]
-    """The columns of step, length, success, predicted, cost and trainer_step, where there are any."""
+    """The columns of step, length, success, predicted, cost and trainer_step, where there are
+    any."""
     grouped: bool
     """Whether a row may have several rollouts."""
 

@@ -48,8 +48,9 @@ def coba_rl(
 
     A weak model trains on prompts that it can solve, a strong one on prompts that it cannot. Every
     prompt gets `low` rollouts; greedy spends the rest. p is within [0.01, 0.99]; 1/2 for a prompt
-    never seen. tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p from 0.05 to 0.99
-    goes from 0 to 1/6. For graded success, the variance over the window's visits replaces p(1-p).
+    never seen. tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p from 0.05 to
+    0.99 goes from 0 to 1/6. For graded success, the variance over the window's visits replaces
+    p(1-p).
 
     Args:
         kappa: Sum of the density's parameters; 2 is a uniform density.

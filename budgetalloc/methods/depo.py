@@ -36,7 +36,8 @@ def depo(
         replay: rho, share of the least visited; it brings prompts without signal back.
 
     >>> from budgetalloc import Budget
-    >>> policy, ids = depo(alpha=0.25, lowest=0.2, replay=0.25, seed=0), ["solved", "failed", "half"]
+    >>> policy, ids = depo(alpha=0.25, lowest=0.2, replay=0.25, seed=0), ["solved", "failed",
+    ...     "half"]
     >>> policy.observe([x for x in ids for _ in range(8)], [1] * 8 + [0] * 8 + [0, 1] * 4)
     >>> policy.observe(["solved"] * 8, [1] * 8)
     >>> policy.allocate(ids, Budget(rollouts=16, floor=0))  # "failed" was visited less often

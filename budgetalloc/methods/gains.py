@@ -47,7 +47,8 @@ def gain_per_rollout(value: Value, belief: Belief, counts_N: ArrayLike) -> Float
     N).
 
     >>> from budgetalloc import Point, mixed_group
-    >>> gain_per_rollout(mixed_group, Point([0.5]), [2, 3, 5])  # 1/2, then 1/4 by one, then 3/16 by two
+    >>> # 1/2, then 1/4 by one, then 3/16 by two
+    >>> gain_per_rollout(mixed_group, Point([0.5]), [2, 3, 5])
     array([[0.25   , 0.25   , 0.09375]])
     """
     counts_N = np.asarray(counts_N)

@@ -23,7 +23,8 @@ def pilot_commit(
     pilots' means r.
 
     The paper's rule; the released script for the 4B model commits at random to pilot means in
-    [0.125, 0.75], from a buffer. The paper's pilots are 16 of 64 and 32 of 128; our default group is smaller.
+    [0.125, 0.75], from a buffer. The paper's pilots are 16 of 64 and 32 of 128; our default group
+    is smaller.
 
     Args:
         pilot, group: Rollouts of a pilot, and of a prompt that is committed to, pilot included.

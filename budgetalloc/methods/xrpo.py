@@ -55,7 +55,8 @@ def xrpo(
     sqrt(log(1+T) / n), h = t s / sqrt(n).
 
     From transcriptions, which disagree on the bonus and T; the code, UIUC-MLSys/XRPO, was not
-    compared. lambda, base and rounds are our defaults. In-context seeding is available as `on_all_fail`.
+    compared. lambda, base and rounds are our defaults. In-context seeding is available as
+    `on_all_fail`.
 
     h is the half-width of Student's interval of a prompt's mean reward. Each rollout of a round
     goes to the highest priority, which then falls with n while s stays fixed.

@@ -94,8 +94,10 @@ def comparisons(
 
     >>> import budgetalloc as ba
     >>> import pandas as pd
-    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
-    >>> frame = pd.DataFrame({"step": np.repeat([0, 1, 2], 16), "prompt": ids_R, "reward": rewards_R})
+    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4),
+    ...     3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
+    >>> frame = pd.DataFrame({"step": np.repeat([0, 1, 2], 16), "prompt": ids_R,
+    ...     "reward": rewards_R})
     >>> log = ba.Ledger.of_frame(frame)
     >>> run = comparisons({"uniform": ba.uniform()}, log, 16, seeds=[0], workers=1)
     >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
@@ -180,10 +182,13 @@ def compare(
 
     >>> import budgetalloc as ba
     >>> import pandas as pd
-    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4), 3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
-    >>> frame = pd.DataFrame({"step": np.repeat([0, 1, 2], 16), "prompt": ids_R, "reward": rewards_R})
+    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4),
+    ...     3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
+    >>> frame = pd.DataFrame({"step": np.repeat([0, 1, 2], 16), "prompt": ids_R,
+    ...     "reward": rewards_R})
     >>> log = ba.Ledger.of_frame(frame)
-    >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16, seeds=range(3), workers=1)
+    >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16,
+    ...     seeds=range(3), workers=1)
     >>> table.T.loc[["mixed", "at_least", "mixed_rollouts", "at_most", "modelled"]].round(2)
     policy          uniform  knapsack
     mixed              3.00      3.00
@@ -254,7 +259,8 @@ def mixed_bounds(
         whether it is mixed for any modelled rewards; and whether it is mixed for some.
 
     >>> modelled_R = np.array([False, False, False, True, True, False, False])
-    >>> mixed_bounds(["a", "a", "b", "b", "c", "d", "d"], np.array([0, 1, 0, 1, 1, 0, 0.0]), modelled_R)
+    >>> mixed_bounds(["a", "a", "b", "b", "c", "d", "d"], np.array([0, 1, 0, 1, 1, 0, 0.0]),
+    ...     modelled_R)
     (array([2, 2, 1, 2]), array([ True,  True, False, False]), array([ True, False, False, False]),
      array([ True,  True, False, False]))
     """

@@ -55,7 +55,8 @@ def stratified_interval(samples: Sequence[ArrayLike], level: float = 0.95) -> tu
         InputError: `samples` is empty or not a list of lists of numbers, or `level` is not between
             0 and 1.
 
-    >>> [round(x, 3) for x in stratified_interval([[1.0, 3.0], [2.0, 4.0]])]  # 2.5 -+ 4.303 * sqrt(1 + 1) / 2
+    >>> # 2.5 -+ 4.303 * sqrt(1 + 1) / 2
+    >>> [round(x, 3) for x in stratified_interval([[1.0, 3.0], [2.0, 4.0]])]
     [-0.542, 5.542]
     """
     check_number("level", level, 0, 1, without=(0, 1))

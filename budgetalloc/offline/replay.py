@@ -61,7 +61,8 @@ class Replay:
     ...     "step": np.repeat([0, 1], 8), "prompt": ["a"] * 4 + ["b"] * 4 + ["a"] * 4 + ["b"] * 4,
     ...     "reward": [0, 0, 0, 1.0] + [0, 1, 1, 1] + [0, 1, 0, 1] + [1] * 4}))
     >>> world = Replay(ledger, seed=0)
-    >>> world.rollout(["a"] * 4).sum(), world.rollout(["b", "b", "b", "b"]).sum()  # all that was logged
+    >>> # all that was logged
+    >>> world.rollout(["a"] * 4).sum(), world.rollout(["b", "b", "b", "b"]).sum()
     (np.float64(1.0), np.float64(3.0))
     >>> world.rollout(["a", "b"]), world.drawn, world.modelled  # more than was logged
     (array([0., 1.]), 8, 2)

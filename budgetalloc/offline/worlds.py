@@ -71,7 +71,8 @@ class Task:
             there are any.
         strategies: Number of strategies, at least 4.
 
-    >>> everything_else = tuple(range(1, 12))  # eleven ways to be wrong: a failure teaches little about the twelfth
+    >>> # eleven ways to be wrong: a failure teaches little about the twelfth
+    >>> everything_else = tuple(range(1, 12))
     >>> world = Learner(Task(((0, everything_else, 0.12),), strategies=12, offset=0.0))
     >>> world.probabilities([0])[0, :3].round(2)
     array([0.12, 0.08, 0.08])
@@ -172,7 +173,8 @@ class Learner:
     >>> world = Learner(seed=0)
     >>> len(world.ids), round(world.success(), 3)
     (2080, 0.447)
-    >>> rewards_R = world.rollout([0] * 4 + [1900] * 4)  # a prompt of the first skill, and one of a rare skill
+    >>> # a prompt of the first skill, and one of a rare skill
+    >>> rewards_R = world.rollout([0] * 4 + [1900] * 4)
     >>> rewards_R
     array([1., 1., 1., 1., 0., 0., 0., 0.])
     >>> world.learn(rewards_R - 0.5)

@@ -152,7 +152,8 @@ def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:
     """Advantages minus their mean, divided by their standard deviation; row r counts `counted_R[r]`
     times, at least 0.
 
-    >>> whitened(np.array([0.5, 0.1, 0.4]), np.array([2.0, 2.0, 0.0])).round(2)  # 0.2, -0.2 and 0.1 over sqrt(0.16 / 3)
+    >>> # 0.2, -0.2 and 0.1 over sqrt(0.16 / 3)
+    >>> whitened(np.array([0.5, 0.1, 0.4]), np.array([2.0, 2.0, 0.0])).round(2)
     array([ 0.87, -0.87,  0.43])
     """
     total = counted_R.sum()

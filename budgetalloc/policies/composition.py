@@ -93,7 +93,8 @@ def knapsack(
 
     >>> from budgetalloc import Budget
     >>> policy = knapsack(seed=1)
-    >>> policy.observe(["solved"] * 8 + ["hopeless"] * 8 + ["half"] * 8, [1] * 8 + [0] * 8 + [0, 1] * 4)
+    >>> policy.observe(["solved"] * 8 + ["hopeless"] * 8 + ["half"] * 8,
+    ...     [1] * 8 + [0] * 8 + [0, 1] * 4)
     >>> policy.allocate(["solved", "hopeless", "half", "new"], Budget(rollouts=32))
     array([8, 8, 7, 9])
     """
@@ -241,7 +242,8 @@ def least_groups(prompt_costs_P: FloatArray, costs_P: FloatArray, budget: Budget
         costs_P: Cost of one rollout, positive, shape (P,).
         budget: Bounds the group sizes.
 
-    >>> least_groups(np.array([0, 400, 4000, 40000.0]), np.full(4, 400.0), Budget(256, floor=0, min_group=1, cap=64))
+    >>> least_groups(np.array([0, 400, 4000, 40000.0]), np.full(4, 400.0),
+    ...     Budget(256, floor=0, min_group=1, cap=64))
     array([1, 1, 4, 8])
     """
     ideal_P = 0.5 * np.log2(np.maximum(prompt_costs_P / costs_P, 1.0))

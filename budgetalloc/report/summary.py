@@ -114,10 +114,11 @@ class Report:
     doubts: list[str]
     """The notes about ambiguous content of the log, to be read first."""
     by_step: "pd.DataFrame"
-    """For each step `rollouts`, those by kind of group, and sums of `reward`, `success`, `surprise`,
-    `tokens` and `cost`."""
+    """For each step `rollouts`, those by kind of group, and sums of `reward`, `success`,
+    `surprise`, `tokens` and `cost`."""
     by_prompt: "pd.DataFrame"
-    """For each prompt `visits`, `rollouts`, `wasted` ones, `wasted_tokens`, the sum of `success`."""
+    """For each prompt `visits`, `rollouts`, `wasted` ones, `wasted_tokens`, the sum of
+    `success`."""
     policies: list[dict[str, Any]] | None = None
     """The replays: `min_group` (the smallest group that the policy may request), and the figures of
     `budgetalloc.offline.comparison.summarise`. None without a replay."""

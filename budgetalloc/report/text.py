@@ -96,7 +96,10 @@ def headline(run: Report) -> str:
         text = "Every rollout was a single rollout: there is no group whose rewards could be equal."
     if run.missing_steps:
         here = run.run_steps - run.missing_steps
-        text += f" The log has {here:,} of the run's {run.run_steps:,} steps: {run.missing_steps:,} are missing."
+        text += (
+            f" The log has {here:,} of the run's {run.run_steps:,} steps: {run.missing_steps:,} "
+            "are missing."
+        )
     return text
 
 
@@ -175,7 +178,8 @@ def forecast_sentences(run: Report) -> list[str]:
     who = "by the policy of the run" if logged else f"by the belief {BELIEF}"
     lines = [
         f"Success of each rollout, as predicted {who} before its step. The prediction explained "
-        f"{percent(run.explained)} of the variance of success (Brier score {run.success_brier:.3f}; "
+        f"{percent(run.explained)} of the variance of success (Brier score "
+        f"{run.success_brier:.3f}; "
         f"of the best constant {run.success_brier_constant:.3f}).",
         f"Mean surprise {run.surprise:.2f}: it is |success - prediction|, the size of the "
         "advantage under a baseline from earlier steps.",

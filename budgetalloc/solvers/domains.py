@@ -82,7 +82,8 @@ class Domains:
             BudgetError: no totals satisfy all quotas.
 
         >>> budget = Budget(rollouts=16, floor=0, cap=4, min_group=3, quotas={"code": (0, 16)})
-        >>> Domains.of(["math", "code"] * 4, budget).spendable([5.4, 10.6])  # 3 or 4 rollouts each: 5 cannot be spent
+        >>> # 3 or 4 rollouts each: 5 cannot be spent
+        >>> Domains.of(["math", "code"] * 4, budget).spendable([5.4, 10.6])
         array([ 6, 10])
         """
         quantum, total = self.budget.quantum, int(self.budget.rollouts or 0) // self.budget.quantum

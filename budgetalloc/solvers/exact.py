@@ -153,7 +153,8 @@ def certify(
             return Solution(counts_N[start_P], value, value, True)
         if by == "price":
             raise UnsupportedError(
-                f"{budget}: by='price' is for rollouts and tokens limited together. Use by='highs'.",
+                f"{budget}: by='price' is for rollouts and tokens limited together. Use "
+                "by='highs'.",
                 argument="by",
             )
     chosen_P, bound, optimal = None, math.inf, False

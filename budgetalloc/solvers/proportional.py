@@ -28,7 +28,8 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
 
     >>> proportional([3, 2, 1], None, Budget(rollouts=10, floor=1, min_group=1))
     array([5, 3, 2])
-    >>> proportional([10, 1, 1], None, Budget(rollouts=12, floor=0, cap=8))  # a share of 1 is less than a group
+    >>> # a share of 1 is less than a group
+    >>> proportional([10, 1, 1], None, Budget(rollouts=12, floor=0, cap=8))
     array([8, 4, 0])
     """
     if costs_P is not None:
@@ -123,7 +124,8 @@ def apportioned(wanted_D: FloatArray, low_D: IntArray, high_D: IntArray, total: 
     """Integers near `wanted_D`, from low to high, that add up to `total` or as near to it as the
     bounds allow.
 
-    >>> apportioned(np.array([2.6, -1.0, 3.4]), np.array([0, 0, 0]), np.array([9, 9, 3]), 5).tolist()
+    >>> apportioned(np.array([2.6, -1.0, 3.4]), np.array([0, 0, 0]), np.array([9, 9, 3]),
+    ...     5).tolist()
     [2, 0, 3]
     """
     low_D = np.minimum(low_D, high_D)

@@ -37,7 +37,8 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     >>> rng = np.random.default_rng(0)
     >>> systematic([4, 2, 1, 1], Budget(rollouts=8, floor=0, min_group=1), rng)
     array([4, 2, 1, 1])
-    >>> np.mean([systematic([3, 1, 1], Budget(rollouts=1, floor=0, min_group=1), rng) for _ in range(2000)], axis=0)
+    >>> np.mean([systematic([3, 1, 1], Budget(rollouts=1, floor=0, min_group=1), rng)
+    ...     for _ in range(2000)], axis=0)
     array([0.5925, 0.198 , 0.2095])
     """
     check_rng(rng)
@@ -75,7 +76,8 @@ def systematic_in_groups(
     `least_P` should have few distinct values, which are at least 1.
 
     >>> budget, least_P = Budget(rollouts=16, floor=0, min_group=1), np.array([4, 4, 4, 4, 1, 1])
-    >>> systematic_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), least_P, budget, np.random.default_rng(0))
+    >>> systematic_in_groups(np.array([1, 1, 1, 1, 2, 2.0]), least_P, budget,
+    ...     np.random.default_rng(0))
     array([0, 4, 0, 4, 4, 4])
     """
     group = int(least_P.max())
@@ -119,8 +121,10 @@ def totals_of_domains(
     If groups of one are allowed, the expectation of a total is its clipped share. Otherwise, totals
     that cannot be spent in groups are replaced by the nearest that can. Each call draws one number.
 
-    >>> budget, rng = Budget(rollouts=16, floor=0, min_group=1, quotas={"code": (8, 12)}), np.random.default_rng(0)
-    >>> totals_of_domains(np.array([3.0, 2.0, 1.0]), Domains.of(["math", "math", "code"], budget), rng)
+    >>> budget, rng = Budget(rollouts=16, floor=0, min_group=1,
+    ...     quotas={"code": (8, 12)}), np.random.default_rng(0)
+    >>> totals_of_domains(np.array([3.0, 2.0, 1.0]), Domains.of(["math", "math", "code"], budget),
+    ...     rng)
     array([8, 8])
     """
     weights_D = np.array([float(weights_P[rows].sum()) for rows in domains.rows_D])

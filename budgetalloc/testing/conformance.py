@@ -52,7 +52,8 @@ def play(
     shape (P,).
 
     >>> import budgetalloc as ba
-    >>> play(ba.uniform(), ["a", "b"], Budget(rollouts=8), np.array([0.0, 1.0]), np.random.default_rng(0))
+    >>> play(ba.uniform(), ["a", "b"], Budget(rollouts=8), np.array([0.0, 1.0]),
+    ...     np.random.default_rng(0))
     array([4, 4])
     """
     return _play(

@@ -142,7 +142,8 @@ def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, flo
         belief_R: The belief about each prompt before the step.
         prior: The prior that each belief contains, shape (R,) or one entry.
 
-    >>> by_kind(np.array([1.0, 0.0, 1.0]), Beta([0.5, 0.5, 1.5], [2.5, 4.5, 0.5]), Beta([0.5], [0.5]))
+    >>> by_kind(np.array([1.0, 0.0, 1.0]), Beta([0.5, 0.5, 1.5], [2.5, 4.5, 0.5]),
+    ...     Beta([0.5], [0.5]))
     {'success/never': 0.5, 'success/always': 1.0}
     """
     solved_R, failed_R = belief_R.alpha_P > prior.alpha_P, belief_R.beta_P > prior.beta_P
@@ -163,8 +164,8 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
     relative to it, and the negative share of their absolute sum.
 
     >>> of_advantages(np.array([1.5, -0.5, 0.0, 0.0]))  # doctest: +ELLIPSIS
-    {'advantage/frac_nonzero': 0.5, 'advantage/mean_abs': 0.5, 'advantage/rms': 0.790..., 'advantage/lean': 0.316...,
-     'advantage/share_negative': 0.25}
+    {'advantage/frac_nonzero': 0.5, 'advantage/mean_abs': 0.5, 'advantage/rms': 0.790...,
+     'advantage/lean': 0.316..., 'advantage/share_negative': 0.25}
     """
     size_R = np.abs(advantages_R)
     metrics = {

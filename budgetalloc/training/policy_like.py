@@ -46,7 +46,10 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
                 argument=name,
             )
         return row.named(settings)
-    use = "give a policy such as ba.adaptive(), a name such as 'adaptive', or a function that builds a policy"
+    use = (
+        "give a policy such as ba.adaptive(), a name such as 'adaptive', or a function that builds "
+        "a policy"
+    )
     if not callable(given):
         raise InputError(
             f"{name}={shown(given)} is of type {type(given).__name__}: {use}.", argument=name

@@ -30,9 +30,9 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 FeatureNames = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Features | None
-"""What describes the prompts: a column of the dataset, "text" for the prompts' texts, "model" for the policy model's
-hidden states of them, the records of an earlier run as a `Path` or as "run:PATH", several of these, the features
-themselves, or None."""
+"""What describes the prompts: a column of the dataset, "text" for the prompts' texts, "model" for
+the policy model's hidden states of them, the records of an earlier run as a `Path` or as
+"run:PATH", several of these, the features themselves, or None."""
 TEXT, MODEL, RUN = "text", "model", "run:"
 States = Callable[[list[str]], FloatArray]
 """Computes a vector of each text with the policy model, shape (P, D)."""
@@ -190,7 +190,10 @@ def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
     at_P = Index(ids).find(prompts.pool)
     rollouts_P = np.append(trials_P, 0.0)[at_P]
     known, total = int((rollouts_P > 0).sum()), len(at_P)
-    matched = f"features={str(path)!r}: it has rollouts of {known:,} of the {total:,} prompts of the train dataset"
+    matched = (
+        f"features={str(path)!r}: it has rollouts of {known:,} of the {total:,} prompts of the "
+        "train dataset"
+    )
     if not known:
         raise InputError(
             f"{matched} (the first is {prompts.pool[0]!r}), and of {len(ids):,} others "

@@ -20,7 +20,8 @@ class Exclusive:
     >>> with guard("begin()"), guard("end()"):
     ...     pass
     Traceback (most recent call last):
-    budgetalloc.errors.InputError: end() while another thread is in this session: let one thread drive it at a time.
+    budgetalloc.errors.InputError: end() while another thread is in this session: let one thread
+    drive it at a time.
     """
 
     def __init__(self) -> None:

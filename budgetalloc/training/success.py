@@ -55,7 +55,8 @@ class Rule:
         """The rule that a user gave; None if it was left out. Raises `InputError`.
 
         >>> Rule.of("accuracy", ["format", "accuracy"]), Rule.of(0.5, ["format", "accuracy"])
-        (Rule(functions=(1,), threshold=None, judge=None), Rule(functions=(), threshold=0.5, judge=None))
+        (Rule(functions=(1,), threshold=None, judge=None),
+         Rule(functions=(), threshold=0.5, judge=None))
         """
         check_success(success)
         if success is None:

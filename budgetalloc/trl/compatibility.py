@@ -164,7 +164,8 @@ def _refusals(
         )
     if policy.plan:
         yield UnsupportedError(
-            f"{policy} has a plan: its budget varies over the run, and GRPOTrainer generates {rows} "
+            f"{policy} has a plan: its budget varies over the run, and GRPOTrainer generates "
+            f"{rows} "
             "rows at every step (GRPOConfig.generation_batch_size). Attach the policy without a "
             "plan; or use AsyncGRPOTrainer with AdaptiveRolloutWorker(rollouts_per_step=), or "
             "verl, whose steps may have different sizes."

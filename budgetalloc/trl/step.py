@@ -1,4 +1,5 @@
-"""One generation batch of TRL's trainer: decide, generate, record, build TRL's batch, learn and log.
+"""One generation batch of TRL's trainer: decide, generate, record, build TRL's batch, learn and
+log.
 
 The policy learns last. If anything before it raises, policy and ledger are unchanged.
 """
@@ -395,7 +396,8 @@ def reports(
         inputs, completions: The arguments of `_calculate_rewards`.
 
     >>> from types import SimpleNamespace
-    >>> trainer = SimpleNamespace(environments=[SimpleNamespace(seconds=2.5)], _pending_extra_logs={"calls": [4]})
+    >>> trainer = SimpleNamespace(environments=[SimpleNamespace(seconds=2.5)],
+    ...     _pending_extra_logs={"calls": [4]})
     >>> chat = [{"role": "assistant"}, {"role": "tool"}, {"role": "assistant"}]
     >>> reports(trainer, ["calls", "seconds", "turns", "price"], [{"price": 7}], [chat])
     [[4, 2.5, 2, 7]]

@@ -1,5 +1,5 @@
-"""verl's batches without verl: the rows that a step generates from, the rollouts that came back, and
-what they report of their costs."""
+"""verl's batches without verl: the rows that a step generates from, the rollouts that came back,
+and what they report of their costs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -145,7 +145,8 @@ def reports(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str
             `extra_fields`; or one of the dictionary that the reward function returned. The first
             that has a value counts.
 
-    >>> row = {"num_turns": 6, "metrics": {"tool_calls": 1.5}, "extra_fields": {"reward_extra_info": {"judge": 0.25}}}
+    >>> row = {"num_turns": 6, "metrics": {"tool_calls": 1.5},
+    ...     "extra_fields": {"reward_extra_info": {"judge": 0.25}}}
     >>> reports([row, {}], ["turns", "tool_seconds", "judge"])
     {'turns': [6, None], 'tool_seconds': [1.5, None], 'judge': [0.25, None]}
     """

@@ -91,8 +91,8 @@ def check_config(
         _refuse(
             mode,
             {
-                f"candidates={candidates!r} in an asynchronous trainer, {number}. {inside}": candidates
-                != 1,
+                f"candidates={candidates!r} in an asynchronous trainer, {number}. "
+                f"{inside}": candidates != 1,
                 f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, "
                 f"whose batches hold groups of several decisions. {_SYNC}": chooses,
                 f"{shares} in an asynchronous trainer, whose candidates are the prompts that verl "

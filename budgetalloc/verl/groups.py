@@ -22,7 +22,8 @@ class Groups:
         session: Its step has begun, and was asked for its first request.
 
     >>> import budgetalloc as ba
-    >>> session = Session(ba.policies.growing(ba.uniform(), most=4), ["reward"], success=1.0, floor=0)
+    >>> session = Session(ba.policies.growing(ba.uniform(), most=4), ["reward"], success=1.0,
+    ...     floor=0)
     >>> session.begin(["a", "b"], rollouts=8, group=4)
     >>> session.request()
     ['a', 'a', 'b', 'b']

@@ -76,8 +76,8 @@ def scores(batch: Any, sessions: Sessions, names: Sequence[str]) -> FloatArray:
 
 
 def costs(batch: Any, sessions: Sessions, names: Sequence[str]) -> dict[str, list[Any]] | None:
-    """What each rollout reported of these names (`batches.reports`); None without names. A field that
-    verl does not have counts as not reported."""
+    """What each rollout reported of these names (`batches.reports`); None without names. A field
+    that verl does not have counts as not reported."""
     rows: list[dict[str, Any]] = [{} for _ in sessions.uids_R]
     for field in fields_of(names):
         try:
