@@ -7,6 +7,7 @@ import math
 import os
 import re
 import secrets
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 _FORMAT = "budgetalloc state 2"
+# numpy parses headers as Python, and CPython below 3.13 may fail where threads parse (gh-106905)
+_ONE_READER = threading.Lock()
 
 
 class Stateful:
@@ -339,7 +342,7 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         what = "is not a regular file: give the path of a file that `save_state` wrote."
         raise StateError(f"{path} {what}")
     try:
-        with target.open("rb") as file:
+        with target.open("rb") as file, _ONE_READER:
             arrays = _arrays(file)
         meta = json.loads(arrays.pop("meta").tobytes())
         if meta["format"] != _FORMAT:
