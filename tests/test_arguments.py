@@ -28,7 +28,7 @@ from budgetalloc.methods import (
 )
 from budgetalloc.methods.table import METHODS
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
-from budgetalloc.policies import bounds, rounds
+from budgetalloc.policies import interface, rounds
 from budgetalloc.solvers import systematic
 
 BAD: dict[str, Any] = {
@@ -247,11 +247,11 @@ ROWS = [
         success_R=[0.0, 1],
         hinted=False,
     ),
-    row(partial(bounds.Bounds.resolve, ALL), called="Bounds", then=lambda found: found.budget(32, 8, 4)),
-    row(bounds.Bounds.budget, of=lambda: bounds.Bounds.resolve(ALL), rollouts=32, prompts=8, group=4),
+    row(partial(interface.Bounds.resolve, ALL), called="Bounds", then=lambda found: found.budget(32, 8, 4)),
+    row(interface.Bounds.budget, of=lambda: interface.Bounds.resolve(ALL), rollouts=32, prompts=8, group=4),
     row(
-        bounds.Bounds.offer,
-        of=lambda: bounds.Bounds.resolve(ba.Needs(), candidates=2),
+        interface.Bounds.offer,
+        of=lambda: interface.Bounds.resolve(ba.Needs(), candidates=2),
         batch_P=["a"],
         pool_P=["a", "b", "c"],
         seed=0,
