@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ __all__ = [
     "PASSED",
     "SINGLE",
     "TIED",
+    "WAIT",
     "WITHOUT_GRADIENT",
+    "BoolArray",
+    "Returned",
     "as_rewards",
-    "binary_functions",
     "check_outcomes",
     "check_range",
     "check_rewards",
@@ -29,7 +32,6 @@ __all__ = [
     "group_kinds",
     "mixed_groups",
     "rollouts_by_kind",
-    "success_functions",
     "to_unit",
     "unequal",
 ]
@@ -37,6 +39,9 @@ __all__ = [
 EQUAL = 1e-6
 """Relative tolerance for equal rewards, because trainers pass float32. For rewards below 1 it is
 absolute."""
+WAIT = 10
+"""Steps after which success is the total reward, if no function has given both 0 and 1."""
+BoolArray = NDArray[np.bool_]
 
 
 def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
@@ -150,37 +155,74 @@ def to_unit(rewards_R: ArrayLike, reward_range: tuple[float, float]) -> FloatArr
     return np.where(np.abs(unit_R - edge_R) < EQUAL, edge_R, unit_R)
 
 
-def binary_functions(scores_RF: FloatArray) -> NDArray[np.bool_]:
-    """Which reward functions gave at least one reward, and only 0 and 1, shape (F,).
+@dataclass(frozen=True, eq=False)
+class Returned:
+    """What each reward function has returned so far.
 
     Args:
-        scores_RF: Rewards by function, shape (R, F), NaN for none.
-
-    >>> binary_functions(np.array([[0.0, 0.5, np.nan], [1.0, 1.0, np.nan]]))
-    array([ True, False, False])
+        in_01_F: Whether all its rewards lay in [0, 1].
+        binary_F: Whether all its rewards were 0 or 1.
+        gave_0_F, gave_1_F: Whether one of its rewards was 0, or 1.
+        scored_F: Whether it has returned a reward.
+        partial_F: Whether it returned None for a rollout that another function scored.
     """
-    fits_RF = (np.abs(scores_RF) < EQUAL) | (np.abs(scores_RF - 1) < EQUAL)
-    none_RF = np.isnan(scores_RF)
-    return np.asarray((fits_RF | none_RF).all(axis=0) & ~none_RF.all(axis=0))
 
+    in_01_F: BoolArray
+    binary_F: BoolArray
+    gave_0_F: BoolArray
+    gave_1_F: BoolArray
+    scored_F: BoolArray
+    partial_F: BoolArray
 
-def success_functions(binary_F: ArrayLike, weights_F: Sequence[float]) -> tuple[int, ...]:
-    """The reward functions that measure success if the user named none. If empty, the total reward
-    is the success.
+    @classmethod
+    def none(cls, functions: int) -> "Returned":
+        """The state before the first reward."""
+        return cls(*(np.full(functions, flag) for flag in (True, True, False, False, False, False)))
 
-    They are the functions of the largest weight above 0 among those that gave only 0 and 1.
+    def plus(self, scores_RF: FloatArray) -> "Returned":
+        """The state after these rewards, shape (R, F); NaN where a function returned None."""
+        none_RF = np.isnan(scores_RF)
+        zero_RF = np.abs(scores_RF) < EQUAL
+        one_RF = np.abs(scores_RF - 1) < EQUAL
+        inside_RF = (scores_RF > -EQUAL) & (scores_RF < 1 + EQUAL)
+        return Returned(
+            self.in_01_F & (inside_RF | none_RF).all(axis=0),
+            self.binary_F & (zero_RF | one_RF | none_RF).all(axis=0),
+            self.gave_0_F | zero_RF.any(axis=0),
+            self.gave_1_F | one_RF.any(axis=0),
+            self.scored_F | ~none_RF.all(axis=0),
+            self.partial_F | (none_RF & ~none_RF.all(axis=1, keepdims=True)).any(axis=0),
+        )
 
-    Args:
-        binary_F: Which functions gave only 0 and 1, shape (F,).
-        weights_F: Their weights, F entries.
+    def success(self, weights: Sequence[float], waited: int) -> tuple[int, ...] | None:
+        """The functions that are success if the user did not say, empty for the total reward; None
+        while a function may still qualify.
 
-    >>> success_functions([True, True, False], [1.0, 0.2, 5.0]), success_functions([False, False],
-    ...     [1.0, 1.0])
-    ((0,), ())
-    """
-    binary = [f for f in np.flatnonzero(binary_F).tolist() if weights_F[f] > 0]
-    largest = max((weights_F[f] for f in binary), default=0.0)
-    return tuple(f for f in binary if weights_F[f] == largest)
+        It is the function of the largest positive weight among those that have given both 0 and 1
+        and nothing outside; of several with that weight, all that gave nothing else (or the first)
+        must be 1. A function of at least that weight that has only failed so far is waited for, and
+        so is any function in [0, 1] if none qualifies, for `WAIT` steps. Then success is the total
+        reward.
+
+        >>> def success(*rows, waited=0):
+        ...     return Returned.none(2).plus(np.array(rows)).success([1.0, 0.5], waited)
+        >>> success([0.0, 1.0], [1.0, 1.0])  # the second has always given 1
+        (0,)
+        >>> success([0.0, 1.0], [0.0, 0.0])  # the first may succeed later
+        >>> success([0.0, 1.0], [0.0, 0.0], waited=10), success([3.0, 1.0], waited=10)
+        ((1,), ())
+        """
+        weight_F = np.array(weights, dtype=np.float64)
+        open_F = self.in_01_F & self.scored_F & (weight_F > 0)
+        both_F = open_F & self.gave_0_F & self.gave_1_F
+        largest = float(weight_F[both_F].max()) if both_F.any() else 0.0
+        failed_F = open_F & self.binary_F & ~self.gave_1_F & (weight_F >= largest)
+        waits = failed_F.any() if both_F.any() else open_F.any() or not self.scored_F.any()
+        if waits and waited < WAIT:
+            return None
+        top_F = both_F & (weight_F == largest)
+        binary = np.flatnonzero(top_F & self.binary_F).tolist()
+        return tuple(binary or np.flatnonzero(top_F).tolist()[:1])
 
 
 def extremes(

@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.beliefs.rewards import EQUAL, WAIT, Returned
 from budgetalloc.errors import printable
 from budgetalloc.logs.cells import OWN, Asked, is_numeric, numbers, weighted
 from budgetalloc.logs.records import FAULTS, Notes, as_integer
@@ -34,7 +34,6 @@ _NOT_REWARDS = ("step", "prompt", "completion", "advantage", "prompt_id", "image
 _STATE = 1 << 28  # bytes of the largest trainer's state that is read
 _MOST = 8  # columns of numbers whose combinations are compared with the advantages
 _CONSTANT = 10  # steps in a row with one score only
-_WAIT = 10  # steps in which a reward function may qualify as success
 _ASK = "pass --success COLUMN (success= in Python)"
 
 
@@ -209,10 +208,11 @@ def chosen_success(
         return None
     scores_RF = scores[names].to_numpy(dtype=np.float64)
     at_R = pd.factorize(pd.Series(step_R))[0]
-    chosen_F: list[int] | None = None
-    for step in range(last := min(int(at_R.max()), _WAIT) + 1):
-        seen_RF = scores_RF[at_R <= step]
-        chosen_F = _qualified(seen_RF, np.array(list(weights.values())), waits=step < last - 1)
+    returned, last = Returned.none(len(names)), min(int(at_R.max()), WAIT)
+    for step in range(last + 1):
+        returned = returned.plus(scores_RF[at_R == step])
+        waited = step if step < last else WAIT  # a log may end earlier
+        chosen_F = returned.success(list(weights.values()), waited)
         if chosen_F is not None:
             break
     chosen = [names[f] for f in chosen_F or ()]
@@ -236,25 +236,6 @@ def chosen_success(
     outside = ((success_R < -EQUAL) | (success_R > 1 + EQUAL)).sum()  # False for NaN
     notes.doubt(f"reward of {words} outside [0, 1], although taken as success: {_ASK}", outside)
     return np.asarray(success_R)
-
-
-def _qualified(scores_RF: FloatArray, weight_F: FloatArray, *, waits: bool) -> list[int] | None:
-    """The functions of the largest weight that gave both 0 and 1; None while another may qualify.
-    The rule is that of `budgetalloc.training.success`, and a test compares them."""
-    none_RF, zero_RF = np.isnan(scores_RF), np.abs(scores_RF) < EQUAL
-    one_RF = np.abs(scores_RF - 1) < EQUAL
-    inside_RF = none_RF | ((scores_RF > -EQUAL) & (scores_RF < 1 + EQUAL))
-    open_F = inside_RF.all(axis=0) & ~none_RF.all(axis=0) & (weight_F > 0)
-    binary_F = (none_RF | zero_RF | one_RF).all(axis=0)
-    both_F = open_F & zero_RF.any(axis=0) & one_RF.any(axis=0)
-    largest = weight_F[both_F].max(initial=0.0)
-    failed_F = open_F & binary_F & ~one_RF.any(axis=0) & (weight_F >= largest)
-    may_F = failed_F if both_F.any() else open_F
-    if waits and (may_F.any() or none_RF.all()):
-        return None
-    top_F = both_F & (weight_F == largest)
-    binary = np.flatnonzero(top_F & binary_F).tolist()
-    return binary or np.flatnonzero(top_F).tolist()[:1]
 
 
 def constant_scores(step_R: ArrayLike, scores: Mapping[str, ArrayLike]) -> list[str]:

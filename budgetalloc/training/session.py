@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from typing import Any, TypeVar
@@ -209,31 +209,24 @@ class Session:
                 this policy.
         """
         with self._alone("begin()"):
-            self._set(self.planned(own_ids, rollouts, group), rollouts)
-
-    def planned(self, own_ids: Sequence[Id], rollouts: int, group: int) -> Plan:
-        """What the policy would be asked in the next step; arguments as in `begin`."""
-        bounds = self.options.bounds
-        decide = uniform_groups(group) if self.uniform else None
-        batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
-        ids_P = bounds.offer(batch_P, self.pool, self.policy.seed, self.number)
-        generated = rollouts * (self.options.generate if decide is None else 1)
-        budget = bounds.budget(generated, len(ids_P), group)
-        plan = Plan(ids_P, budget, batch_P, own_ids, rollouts, group, decide=decide)
-        for part in self.parts:
-            plan = part.plan(plan)
-        return plan
+            bounds = self.options.bounds
+            batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
+            ids_P = bounds.offer(batch_P, self.pool, self.policy.seed, self.number)
+            generated = rollouts * (1 if self.uniform else self.options.generate)
+            budget = bounds.budget(generated, len(ids_P), group)
+            self._begin(Plan(ids_P, budget, batch_P, own_ids, rollouts, group))
 
     def begin_among(self, ids_P: Sequence[Id], budget: Budget, rollouts: int, group: int) -> None:
         """Begins the next step among these candidates and with this budget."""
         with self._alone("begin_among()"):
-            decide = uniform_groups(group) if self.uniform else None
-            plan = Plan(ids_P, budget, [], [], rollouts, group, decide=decide, fixed=True)
-            for part in self.parts:
-                plan = part.plan(plan)
-            self._set(plan, rollouts)
+            self._begin(Plan(ids_P, budget, [], [], rollouts, group, fixed=True))
 
-    def _set(self, plan: Plan, rollouts: int) -> None:
+    def _begin(self, plan: Plan) -> None:
+        """Begins the policy's step as planned, after all parts have been asked."""
+        if self.uniform:
+            plan = replace(plan, decide=uniform_groups(plan.group))
+        for part in self.parts:
+            plan = part.plan(plan)
         step = self.policy.begin(
             plan.ids_P,
             plan.budget,
@@ -253,7 +246,7 @@ class Session:
         if self._ledger is not None and not self.written:
             texts = partial(_known, self._texts)
             self.written = [LogWriter(self._ledger, self.policy.estimator.step, texts)]
-        self._now = _Open(step, rollouts)
+        self._now = _Open(step, plan.rollouts)
 
     def follow(self, rewards: Sequence[str], weights: Sequence[float]) -> None:
         """Takes the rewards and weights of the next step, if the trainer's may change while it

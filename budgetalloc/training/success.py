@@ -8,20 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, check_success
+from budgetalloc.beliefs.rewards import EQUAL, BoolArray, Returned, check_success
 from budgetalloc.errors import InputError, StateError
 from budgetalloc.training.reward_range import Range, RewardRange, clipped
 
 __all__ = [
-    "WAIT",
-    "BoolArray",
     "Judge",
     "Measure",
-    "Returned",
     "Rule",
     "Scoring",
     "Success",
@@ -29,10 +25,7 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-WAIT = 10
-"""Steps after which success is the total reward, if no function has given both 0 and 1."""
 Judge = Callable[[Mapping[str, FloatArray]], Any]
-BoolArray = NDArray[np.bool_]
 Success = str | int | float | Judge | None
 
 
@@ -105,75 +98,6 @@ class Rule:
         if not self.functions:
             return rewards_R
         return np.asarray(np.fmin.reduce(scores_RF[:, list(self.functions)], axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-class Returned:
-    """What each reward function has returned so far.
-
-    Args:
-        in_01_F: Whether all its rewards lay in [0, 1].
-        binary_F: Whether all its rewards were 0 or 1.
-        gave_0_F, gave_1_F: Whether one of its rewards was 0, or 1.
-        scored_F: Whether it has returned a reward.
-        partial_F: Whether it returned None for a rollout that another function scored.
-    """
-
-    in_01_F: BoolArray
-    binary_F: BoolArray
-    gave_0_F: BoolArray
-    gave_1_F: BoolArray
-    scored_F: BoolArray
-    partial_F: BoolArray
-
-    @classmethod
-    def none(cls, functions: int) -> "Returned":
-        """The state before the first reward."""
-        return cls(*(np.full(functions, flag) for flag in (True, True, False, False, False, False)))
-
-    def plus(self, scores_RF: FloatArray) -> "Returned":
-        """The state after these rewards, shape (R, F); NaN where a function returned None."""
-        none_RF = np.isnan(scores_RF)
-        zero_RF = np.abs(scores_RF) < EQUAL
-        one_RF = np.abs(scores_RF - 1) < EQUAL
-        inside_RF = (scores_RF > -EQUAL) & (scores_RF < 1 + EQUAL)
-        return Returned(
-            self.in_01_F & (inside_RF | none_RF).all(axis=0),
-            self.binary_F & (zero_RF | one_RF | none_RF).all(axis=0),
-            self.gave_0_F | zero_RF.any(axis=0),
-            self.gave_1_F | one_RF.any(axis=0),
-            self.scored_F | ~none_RF.all(axis=0),
-            self.partial_F | (none_RF & ~none_RF.all(axis=1, keepdims=True)).any(axis=0),
-        )
-
-    def rule(self, weights: Sequence[float], waited: int) -> Rule | None:
-        """What success is if the user did not say; None while a function may still qualify.
-
-        It is the function of the largest positive weight among those that have given both 0 and 1
-        and nothing outside; of several with that weight, all that gave nothing else (or the first)
-        must be 1. A function of at least that weight that has only failed so far is waited for, and
-        so is any function in [0, 1] if none qualifies, for `WAIT` steps. Then success is the total
-        reward.
-
-        >>> def rule(*rows, waited=0):
-        ...     return Returned.none(2).plus(np.array(rows)).rule([1.0, 0.5], waited)
-        >>> rule([0.0, 1.0], [1.0, 1.0]).functions  # the second has always given 1
-        (0,)
-        >>> rule([0.0, 1.0], [0.0, 0.0])  # the first may succeed later
-        >>> rule([0.0, 1.0], [0.0, 0.0], waited=10).functions, rule([3.0, 1.0], waited=10).functions
-        ((1,), ())
-        """
-        weight_F = np.array(weights, dtype=np.float64)
-        open_F = self.in_01_F & self.scored_F & (weight_F > 0)
-        both_F = open_F & self.gave_0_F & self.gave_1_F
-        largest = float(weight_F[both_F].max()) if both_F.any() else 0.0
-        failed_F = open_F & self.binary_F & ~self.gave_1_F & (weight_F >= largest)
-        waits = failed_F.any() if both_F.any() else open_F.any() or not self.scored_F.any()
-        if waits and waited < WAIT:
-            return None
-        top_F = both_F & (weight_F == largest)
-        binary = np.flatnonzero(top_F & self.binary_F).tolist()
-        return Rule(tuple(binary or np.flatnonzero(top_F).tolist()[:1]))
 
 
 @dataclass(frozen=True)
@@ -370,7 +294,9 @@ class Scoring:
         """The measure of this step, from the rewards of its first round; does not change the
         state."""
         returned = self._returned.plus(scores_RF)
-        rule = self.rule or returned.rule(self.weights, self._steps)
+        rule = self.rule
+        if rule is None and (found := returned.success(self.weights, self._steps)) is not None:
+            rule = Rule(found)
         total, in_force, slope = self.total.of(rewards_R), (0.0, 1.0), None
         if rule == Rule():
             in_force, slope = total, 1.0
@@ -471,7 +397,7 @@ class Scoring:
             places = tuple(self.names.index(name) for name in functions if name in self.names)
             steps, sums = int(state["steps"]), Sums.from_state(state["sums"])
             own, total = copy.copy(self.range), copy.copy(self.total)
-            self_states = state["range"], state["total"]
+            of_ranges = state["range"], state["total"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(
                 f"The state does not hold the definition of success: it is damaged. {error}"
@@ -496,9 +422,9 @@ class Scoring:
                 "that saved it, or delete budgetalloc_state.npz from the checkpoint to start with "
                 "cold beliefs."
             )
-        own.load_state_dict(self_states[0])
+        own.load_state_dict(of_ranges[0])
         if same:
-            total.load_state_dict(self_states[1])
+            total.load_state_dict(of_ranges[1])
         self.range, self.total, self.rule, self._steps = own, total, rule, steps
         self.sums = sums if same else Sums()  # they are about the total
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.training.success import WAIT, Measure, Rule, Scoring
+from budgetalloc.beliefs.rewards import WAIT
+from budgetalloc.training.success import Measure, Rule, Scoring
 
 NAMES, NONE = ["format", "accuracy", "length"], np.nan
 

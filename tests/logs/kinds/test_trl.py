@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc.beliefs.ids import text_id
+from budgetalloc.beliefs.rewards import Returned
 from budgetalloc.errors import InputError
 from budgetalloc.logs.completions import chosen_success
 from budgetalloc.logs.ledger import read_log
 from budgetalloc.logs.records import Notes
-from budgetalloc.training.success import Returned
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -236,16 +236,16 @@ def test_success_is_chosen_as_the_callback_chooses_it(steps, weights):
     returned = Returned.none(2)
     for at, rows in enumerate(steps):
         returned = returned.plus(np.array(rows))
-        if (rule := returned.rule(weights, 10 if at == len(steps) - 1 else at)) is not None:
+        if (functions := returned.success(weights, 10 if at == len(steps) - 1 else at)) is not None:
             break
     scores_RF = np.array([row for rows in steps for row in rows])
     step_R = [at for at, rows in enumerate(steps) for _ in rows]
     frame = pd.DataFrame(scores_RF, columns=["f", "g"])
     success_R = chosen_success(frame, dict(zip("fg", weights, strict=True)), step_R, Notes(), known=True)
-    if not rule.functions:
+    if not functions:
         assert success_R is None
     else:
-        np.testing.assert_array_equal(success_R, np.fmin.reduce(scores_RF[:, rule.functions], axis=1))
+        np.testing.assert_array_equal(success_R, np.fmin.reduce(scores_RF[:, functions], axis=1))
 
 
 def test_a_log_that_cannot_tell_success_asks_for_it(tmp_path):
