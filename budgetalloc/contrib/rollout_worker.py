@@ -35,7 +35,7 @@ from budgetalloc.training.prompt_features import FeatureNames, policy_with_featu
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.checkpoints import step_of, with_load, with_save
-from budgetalloc.trl.step import GROUP
+from budgetalloc.trl.step import GROUP, without_group
 
 __all__ = ["AdaptiveRolloutWorker"]
 
@@ -376,7 +376,7 @@ class AdaptiveRolloutWorker:
         answers = []
         for func, name in zip(self.reward_funcs, self._names, strict=True):
             self._hear(f"scoring {len(came)} rollouts with {name}")
-            answers.append(func(**given))
+            answers.append(without_group(func)(**given))
         answers = self._loop.run_until_complete(_settled(answers))
         self._hear()
         for name, answer in zip(self._names, answers, strict=True):

@@ -30,6 +30,7 @@ from budgetalloc.trl.checkpoints import (
     with_save,
 )
 from budgetalloc.trl.compatibility import (
+    attached,
     check_budget,
     check_compatible,
     check_only_one,
@@ -164,7 +165,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             resume_from_checkpoint: str | bool | None = None, *more: Any, **named: Any
         ) -> Any:
             if not self._attached():
-                if self._unobserved is None:
+                if self._unobserved is None and not attached(trainer):
                     logger.warning(
                         "The AdaptiveGRPOCallback of this trainer is not among its callbacks: TRL "
                         "trains without it. Call trainer.add_callback(callback) before train()."

@@ -18,6 +18,7 @@ from budgetalloc.training.prompts import Prompts
 __all__ = [
     "HELD",
     "SEAM",
+    "attached",
     "check_budget",
     "check_compatible",
     "check_only_one",
@@ -92,7 +93,7 @@ def check_trainer(trainer: Any) -> None:
         )
     if not _TESTED[0] <= Version(trl.__version__) < _TESTED[1]:
         logger.warning("TRL %s is not tested with this budgetalloc. %s", trl.__version__, _INSTALL)
-    if _attached(trainer):
+    if attached(trainer):
         raise InputError(
             "trainer has an AdaptiveGRPOCallback already: call trainer.remove_callback(...) first.",
             argument="trainer",
@@ -101,15 +102,16 @@ def check_trainer(trainer: Any) -> None:
 
 def check_only_one(trainer: Any, callback: Any) -> None:
     """Raises `InputError` unless the trainer has this callback once, and no other of its kind."""
-    attached = _attached(trainer)
-    if attached != [callback]:
+    found = attached(trainer)
+    if found != [callback]:
         raise InputError(
-            f"trainer has {len(attached)} AdaptiveGRPOCallbacks: add exactly one.",
+            f"trainer has {len(found)} AdaptiveGRPOCallbacks: add exactly one.",
             argument="trainer",
         )
 
 
-def _attached(trainer: Any) -> list[Any]:
+def attached(trainer: Any) -> list[Any]:
+    """The AdaptiveGRPOCallbacks among the trainer's callbacks."""
     callbacks = trainer.callback_handler.callbacks
     return [each for each in callbacks if "AdaptiveGRPOCallback" in _class_names(each)]
 

@@ -51,6 +51,7 @@ __all__ = [
     "rows_of_batch",
     "run_step",
     "total_rewards",
+    "without_group",
 ]
 
 GROUP = "budgetalloc_group"  # the column that gives reward functions the prompt's id
@@ -316,7 +317,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     if trees is not None:
         trees.begin(mine_R)
     keeping = patched_attribute(trainer, "_calculate_rewards", score_and_keep)
-    functions = [_without_group(function) for function in trainer.reward_funcs]
+    functions = [without_group(function) for function in trainer.reward_funcs]
     scoring = patched_attribute(trainer, "reward_funcs", functions)
     with keeping, one_row_groups, scoring:
         output = training.generate(rows)
@@ -340,7 +341,7 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
     return Scored(scores_RF, lengths_R, rewards_R, prompt_lengths_R, costs_R), output
 
 
-def _without_group(function: Any) -> Any:
+def without_group(function: Any) -> Any:
     """The reward function, without the column `GROUP` if it names its arguments and not this one.
 
     A model is called by TRL itself, without columns.

@@ -92,6 +92,17 @@ def test_a_callback_that_was_made_and_not_added_is_said(build, caplog):
     assert caplog.text.count("is not among its callbacks: TRL trains without it") == 1
 
 
+def test_a_callback_in_place_of_another_is_no_forgotten_one(build, caplog):
+    """Both have wrapped `train`, and one of them is among the callbacks."""
+    trainer = build(max_steps=1)
+    first = AdaptiveGRPOCallback(trainer)
+    trainer.add_callback(first)
+    trainer.remove_callback(first)
+    trainer.add_callback(AdaptiveGRPOCallback(trainer))
+    trainer.train()
+    assert "is not among its callbacks" not in caplog.text
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int64, torch.bool])
 def test_tensors_of_any_dtype_are_numbers(dtype):
     values = torch.tensor([1, 0]).to(dtype)

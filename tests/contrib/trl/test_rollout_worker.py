@@ -243,7 +243,11 @@ def test_several_reward_functions_some_asynchronous_some_none(build, ledger):
     def nothing(completions, prompt_id, **_):
         return [None] * len(completions)
 
-    worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=[half, odd_prompts, nothing], ledger=ledger)
+    def strict(prompts, completions, completion_ids, prompt_id):
+        return [0.0] * len(completions)
+
+    functions = [half, odd_prompts, nothing, strict]
+    worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=functions, ledger=ledger)
     build(worker, max_steps=1).train()
     for ids_R, rewards_R in steps_of(ledger):
         assert all(reward in ((0.5, 1.0) if n % 2 else (0.0, 0.5)) for n, reward in zip(ids_R, rewards_R, strict=True))
