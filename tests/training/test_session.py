@@ -548,7 +548,7 @@ def test_a_step_that_is_suspended_and_resumed_at_once_is_as_if_it_was_not():
 
 
 def test_a_policy_in_rounds_goes_on_after_later_steps_have_begun():
-    session = session_of(ba.methods.reinforce_ada(group=4, stages=2))
+    session = session_of(ba.methods.reinforce_ada(group=4, more=4, stages=2))
     first, second = asked(session), asked(session)
     session.resume()
     session.observe(first, [0] * len(first), [1] * len(first))

@@ -129,7 +129,7 @@ def test_a_step_that_fails_in_its_second_round_teaches_nothing(build, ledger, be
             raise ZeroDivisionError
         return low_digit(completions)
 
-    policy = ba.methods.reinforce_ada(group=4, stages=3, seed=1)
+    policy = ba.methods.reinforce_ada(group=4, more=4, stages=3, seed=1)
     with pytest.raises(ZeroDivisionError):
         trained(build(reward=reward), policy, ledger=ledger)
     assert len(begun) == 2
