@@ -86,7 +86,7 @@ def lines(axes: Axes, rollouts: NDArray[np.float64], curves: Runs, names: dict[s
 
 def above(figure: Figure) -> None:
     """One legend for all panels."""
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
 
 def front(figure: Figure, rank: int, which: str) -> None:
