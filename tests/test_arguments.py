@@ -166,9 +166,8 @@ def _gradient(advantages_R: Any) -> None:
 
 
 def _memory(columns: Any, numbers: Any) -> None:
-    memory = Memory(columns, lambda memory, visit: None, numbers)
-    memory.observe(["a"], np.array([1.0]))
-    memory.tick()
+    memory = Memory(columns, lambda memory, seen: None, numbers)
+    memory.learn(["a"], np.array([1.0]), np.array([1.0]))
 
 
 def begin(policy: ba.Policy, ids_P: Any, budget: Any, costs_P: Any, domains_P: Any) -> None:

@@ -5,9 +5,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.methods.downselect import balanced
 from budgetalloc.methods.table import Count, method, policy
-from budgetalloc.policies import Policy, Tally, View
+from budgetalloc.policies import Policy, View
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.rounds import until_finished
 
@@ -44,9 +45,9 @@ def reinforce_ada(
     generate = -(-each * stages // group)
     wins, fails = (max(1, group // 2), max(1, group // 2)) if quota == "balanced" else (1, 0)
 
-    def finished(tally: Tally) -> NDArray[np.bool_]:
-        failures_P = tally.scored_P - tally.successes_P
-        return np.asarray((tally.successes_P >= wins) & (failures_P >= fails))
+    def finished(seen: ByPrompt) -> NDArray[np.bool_]:
+        failures_P = seen.n_P - seen.successes_P
+        return np.asarray((seen.successes_P >= wins) & (failures_P >= fails))
 
     def decide(view: View) -> Rounds:
         trained = -(-view.rollouts_only("reinforce_ada") // generate)
