@@ -277,7 +277,6 @@ ROWS = [
     row(pacing.phases, horizon=HORIZON, parts=[(2, 1.0), (2, 2.0)], step=1, spent=10),
     row(pacing.DualPrice, price=0.5),
     row(pacing.DualPrice.after, of=lambda: pacing.DualPrice(0.25), used=20, target=10),
-    row(mixture.steps_to_see_fall, fall=0.2, probes=5, solved=0.9),
     row(mixture.Mixture),
     row(
         partial(simulation.simulate, "adaptive", WORLD(6), 16, 1, prompts=2),
