@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import SAVES, Watched, logged, same_weights, trained, weights
+from conftest import SAVES, Watched, logged, trained
 from datasets import Dataset
 
 import budgetalloc as ba
@@ -47,19 +47,6 @@ def test_shares_are_learned_and_logged(build, mixture):
     assert len(logged(trainer, f"budgetalloc/mixture/{key}/often")) == 9 - first
     last = callback.session.part(Domains).quotas.mixture.shares()
     assert last["often"] > 0.4 if mixture == "learn" else max(last.values()) == pytest.approx(0.8)
-
-
-def test_learned_shares_stay_within_the_quotas(build):
-    _, _, steps, _ = run(build, 6, mixture="learn", quotas={"never": (0.25, 0.5), "often": (0.0, 0.25)})
-    assert all(0.25 <= shares["never"] <= 0.5 and shares["often"] <= 0.25 for shares in steps)
-
-
-def test_resumed_equals_an_uninterrupted_run(build):
-    whole, callback, _, prompts = run(build, 6, mixture="learn")
-    again, other, _, later = run(build, 6, resume=4, mixture="learn")
-    assert later == prompts[4:]
-    assert same_weights(weights(whole), weights(again))
-    assert other.session.part(Domains).quotas.mixture.shares() == callback.session.part(Domains).quotas.mixture.shares()
 
 
 @pytest.mark.parametrize(
