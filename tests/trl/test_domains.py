@@ -1,4 +1,4 @@
-"""Shares of domains on TRL's real trainer: quotas hold at every step, learned shares are logged, or both are refused."""
+"""Shares of domains on TRL's real trainer: quotas hold at every step, learned shares are logged, others are refused."""
 
 from dataclasses import replace
 
