@@ -24,9 +24,9 @@ def greso(
     """GRESO (arXiv 2506.02177): skipped with probability 1 - p_e^z after z visits in a row without
     variance.
 
-    The gate alone: the released code also discards groups without variance and generates on.
-    Constants from that code, which counts runs of easy and hard visits separately, by mean
-    rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
+    The gate alone: the released code also discards groups without variance and generates on; for
+    that use `dapo`. Constants from that code, where a visit is easy from a mean reward of 0.98 on
+    and hard up to 0.11, and p_e changes after the first epoch only. z counts visits of one kind.
 
     Prompts that passed at their last visit have one p_e, prompts that failed another. After each
     step a p_e falls by `change` if its share of the step's groups (all passed, or all failed) is at
@@ -48,7 +48,8 @@ def greso(
     def learn(memory: Memory, visit: Visit) -> None:
         columns, numbers, many_V = memory.columns, memory.numbers, visit.scored_V >= 2
         at, equal, easy = visit.at_V[many_V], ~visit.mixed_V[many_V], visit.mean_V[many_V] >= 0.5
-        columns["run"][at] = np.where(equal, columns["run"][at] + 1, 0)
+        longer_V = columns["run"][at] * (columns["easy"][at] == easy) + 1
+        columns["run"][at] = np.where(equal, longer_V, 0)
         columns["easy"][at] = equal & easy
         for kind, flat in (("easy", equal & easy), ("hard", equal & ~easy)):
             if at.size:
