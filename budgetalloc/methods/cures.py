@@ -5,7 +5,8 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.methods.offline import InitialSuccess
 from budgetalloc.methods.table import Between, Count, Positive, method
@@ -44,8 +45,8 @@ def cures(
     """
     reference = InitialSuccess(first or None)
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        reference.learn(memory, visit)
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        reference.learn(memory, seen)
 
     def decide(view: View) -> IntArray:
         mean_P = view.belief_P.mean
@@ -68,5 +69,5 @@ def cures(
         return counts_P
 
     return reference.policy(
-        decide, lambda outcome: outcome.mean_G, learn, prior=(1.0, 1.0), scale="group"
+        decide, lambda view, seen: seen.mean_P, learn, prior=(1.0, 1.0), scale="group"
     )

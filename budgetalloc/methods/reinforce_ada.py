@@ -5,9 +5,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.methods.downselect import balanced
 from budgetalloc.methods.table import Count, method, policy
-from budgetalloc.policies import Policy, Tally, View
+from budgetalloc.policies import Policy, View
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.rounds import until_finished
 
@@ -47,9 +48,9 @@ def reinforce_ada(
     if quota == "positive":
         wins, fails = 1, 0
 
-    def finished(tally: Tally) -> NDArray[np.bool_]:
-        failures_P = tally.scored_P - tally.successes_P
-        return np.asarray((tally.successes_P >= wins) & (failures_P >= fails))
+    def finished(seen: ByPrompt) -> NDArray[np.bool_]:
+        failures_P = seen.n_P - seen.successes_P
+        return np.asarray((seen.successes_P >= wins) & (failures_P >= fails))
 
     def decide(view: View) -> Rounds:
         trained = -(-view.rollouts_only("reinforce_ada") // generate)

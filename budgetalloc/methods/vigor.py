@@ -51,9 +51,9 @@ def vigor(
         spending.give_each(open_K, size)
         before_P = np.zeros_like(spending.counts_P)
         for _ in range(rounds):
-            tally = yield spending.counts_P - before_P
+            seen = yield spending.counts_P - before_P
             before_P = spending.counts_P.copy()
-            largest = np.argsort(-tally.variance()[open_K], kind="stable")
+            largest = np.argsort(-seen.variance_P[open_K], kind="stable")
             open_K = open_K[largest[: math.ceil(share * len(open_K))]]
             spending.give_each(open_K, np.rint(before_P[open_K] * (1 / share - 1)).astype(np.int64))
             if (spending.counts_P == before_P).all():  # at the cap

@@ -53,12 +53,12 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
         BY_TOKEN,
     ),  # trains on some of it
     "trees": (ba.uniform, LONG),
-    "trees by entropy": (ba.thompson, LONG),
+    "trees of thompson": (ba.thompson, LONG),
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own
 }
 
 
-TREES = {"trees": Trees([2, 4]), "trees by entropy": Trees(3, branch="entropy")}
+TREES = {"trees": Trees([2, 4]), "trees of thompson": Trees(3)}
 
 
 def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:
