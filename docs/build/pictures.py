@@ -200,7 +200,7 @@ def belief(figure: Figure) -> None:
         now = estimator.belief(["prompt"])
         axes.plot(rate, beta.pdf(rate, now.alpha_P[0], now.beta_P[0]), label=f"{label}: mean {now.mean[0]:.2f}")
     axes.set(xlabel="pass rate of the prompt", ylabel="density", ylim=(0, 5), xlim=(0, 1))
-    axes.legend()
+    axes.legend(loc="upper center")
 
 
 def value(figure: Figure) -> None:
@@ -275,9 +275,7 @@ def cost(figure: Figure) -> None:
     ratios_P, axes = np.geomspace(0.5, 256, 400), figure.subplots()
     sizes_P = least_groups(ratios_P, np.ones(400), ba.Budget(rollouts=256, floor=0, min_group=1))
     axes.plot(ratios_P, sizes_P, label="smallest group of adaptive()")
-    axes.plot(
-        ratios_P, np.maximum(np.sqrt(ratios_P), 1), "--", color=GREY, label="sqrt(cost of prompt / cost of answer)"
-    )
+    axes.plot(ratios_P, np.maximum(np.sqrt(ratios_P), 1), "--", color=GREY, label="square root")
     axes.set(xscale="log", xlabel="cost of the prompt / cost of an answer", ylabel="rollouts of a group", ylim=(0, 17))
     axes.legend()
 
@@ -297,7 +295,7 @@ def objective(figure: Figure) -> None:
     axes.legend(loc="lower center")
 
 
-WIDE, NARROW = (6.4, 3.4), (2.7, 2.4)
+SINGLE, NARROW = (4.8, 3.1), (2.7, 2.4)
 PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "gain_least": (partial(front, rank=0, which="least"), NARROW),
     "gain_median": (partial(front, rank=6, which="median"), NARROW),
@@ -307,8 +305,8 @@ PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "differences": (differences, (8.6, 4.4)),
     "sizes": (sizes, (8.6, 3)),
     "smollm2": (larger, (8.6, 4.8)),
-    "peer": (peer, WIDE),
-    **{picture.__name__: (picture, WIDE) for picture in (belief, value, solver, baseline, cost, objective)},
+    "peer": (peer, SINGLE),
+    **{picture.__name__: (picture, SINGLE) for picture in (belief, value, solver, baseline, cost, objective)},
     "rounds": (rounds, (8.6, 3.2)),
 }
 
