@@ -185,6 +185,25 @@ def peer(figure: Figure) -> None:
     axes.legend(loc="lower right")
 
 
+def speed(figure: Figure) -> None:
+    """What the page about speed prints: the time of a decision by the size of the pool, and of a rollout in vLLM."""
+    page = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8").replace(",", "")
+    (left, right), rows = figure.subplots(1, 2), [line.split() for line in page.splitlines()]
+    decided = [[float(x) for x in (row[0], *row[2:4])] for row in rows if row[1:2] == ["adaptive"] and len(row) == 10]
+    prompts, of_list, of_pool = np.array(decided).T
+    left.loglog(prompts, of_list, "o-", color=GREY, label="a list of ids")
+    left.loglog(prompts, of_pool, "o-", color=BLUE, label="a Pool")
+    left.set(title="adaptive(), 8192 rollouts", xlabel="prompts", ylabel="milliseconds of a decision")
+    left.legend()
+    took = [row for row in rows if row[:1] == ["on"] and len(row) == 8 and row[2] == "16"]  # answers of 16 tokens
+    for place, row in enumerate(took):
+        bar = right.barh(place, float(row[4]), color=BLUE if row[3] == "1" else GREY)
+        right.bar_label(bar, padding=3)
+    names = [f"{prompt} tokens, {'single' if size == '1' else f'group of {size}'}" for _, prompt, _, size, *_ in took]
+    right.set(yticks=range(len(took)), yticklabels=names, xlim=(0, 80))
+    right.set(title="vLLM, prefix caching", xlabel="milliseconds of a rollout")
+
+
 # The ideas of how.md.
 
 
@@ -306,6 +325,7 @@ PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "sizes": (sizes, (8.6, 3)),
     "smollm2": (larger, (8.6, 4.8)),
     "peer": (peer, SINGLE),
+    "speed": (speed, (8.6, 2.8)),
     **{picture.__name__: (picture, SINGLE) for picture in (belief, value, solver, baseline, cost, objective)},
     "rounds": (rounds, (8.6, 3.2)),
 }
