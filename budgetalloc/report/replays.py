@@ -120,9 +120,7 @@ def replay(
         workers=workers,
         progress=progress,
     )
-    rows = [
-        row | {"min_group": policy_of(row["policy"]).needs.min_group} for row in summarise(run)
-    ]
+    rows = [row | {"min_group": policy_of(row["policy"]).needs.min_group} for row in summarise(run)]
     return {
         "policies": rows,
         "replay_steps": steps,

@@ -35,8 +35,10 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
     """
     if isinstance(given, Policy):
         return given
-    own = isinstance(given, str) and (":" in given or "." in given)
-    if isinstance(given, str) and not own:
+    build: Any = given
+    if isinstance(given, str) and (":" in given or "." in given):
+        build = _own_function(given, name)
+    elif isinstance(given, str):
         from budgetalloc.methods.table import method_of  # loads all methods
 
         row = method_of(given)
@@ -55,7 +57,6 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
         "give a policy such as ba.adaptive(), a name such as 'adaptive', or a function that builds "
         "a policy"
     )
-    build = _own_function(given, name) if own else given
     if not callable(build):
         raise InputError(
             f"{name}={shown(given)} is of type {type(build).__name__}: {use}.", argument=name

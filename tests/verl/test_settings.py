@@ -69,7 +69,7 @@ def test_costs_are_tokens_or_what_agent_loops_report():
         ({"policy": "dump"}, r"policy='dump' needs the function domain_of=.*budgetalloc.methods.dump\(domain_of"),
         ({"policy": {"seed": 1}}, "give a name of `budgetalloc methods`, or a mapping"),
         ({"policy": "no_such_module.build"}, "cannot be loaded, ModuleNotFoundError: No module named 'no_such_module'"),
-        ({"policy": "budgetalloc.no_such"}, "cannot be loaded, AttributeError: module 'budgetalloc' has no attribute 'no_such'"),
+        ({"policy": "budgetalloc.no_such"}, "AttributeError: module 'budgetalloc' has no attribute 'no_such'"),
         (
             {"policy": "budgetalloc.methods.table.published"},
             r"policy='budgetalloc.methods.table.published' returned \d+ of type int: give a policy such as ba.adaptive",
