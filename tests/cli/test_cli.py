@@ -331,6 +331,32 @@ def test_replay_takes_policy_and_budget_from_the_file_and_what_is_typed_from_the
     assert answer["step"] == {"rollouts": 16, "prompts": 4}
 
 
+OWN = """
+import numpy as np
+import budgetalloc as ba
+
+def third(belief, counts_N):
+    return np.exp(-((belief.mean - 1 / 3) ** 2) / 0.02)[:, None] * ba.mixed_group(belief, counts_N)
+
+def thirds(*, seed=0):
+    return ba.knapsack(value=third, seed=seed)
+"""
+
+
+def test_a_policy_of_a_file_is_replayed_by_name_from_the_line_and_from_yaml(log, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(OWN)
+    Path("mine.yaml").write_text("policy: mine.py:thirds\ncallback: {candidates: 1}\n")
+    words = ["--policy", "uniform", "--policy", "mine.py:thirds", "--seeds", 2, "--workers", 2, "--json"]
+    rows = json.loads(said(capsys, "replay", log, *words)[1])["policies"]
+    assert [row["policy"] for row in rows] == ["uniform", "mine.py:thirds"]
+    assert json.loads(said(capsys, "report", log, *words)[1])["policies"][1]["policy"] == "mine.py:thirds"
+    of_file = replayed(capsys, log, "--config", "mine.yaml")
+    assert of_file["settings"]["mine.py:thirds"]["policy"].startswith("knapsack(value=third")
+    status, _, errors = said(capsys, "replay", log, "--policy", "mine.py:halves")
+    assert (status, errors) == (1, "budgetalloc replay: policy='mine.py:halves': mine.py has no halves.\n")
+
+
 def test_replay_attaches_the_policy_as_the_file_says(log, tmp_path, capsys):
     """Plain GRPO gives 4 prompts of a batch 16 rollouts each; over all 16 prompts each gets the 4 that were logged."""
     path = tmp_path / "mine.yaml"
