@@ -81,8 +81,8 @@ class AdaptiveRolloutWorker:
             those that return None.
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer
             step, `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. For a
-            varying budget: a function of the policy's step and of the rollouts spent before it
-            (`budgetalloc.contrib.pacing`).
+            varying budget: a function of the policy's step and of the rollouts spent before it,
+            such as a `budgetalloc.contrib.pacing.Horizon`.
         ahead: Most rollouts in the queue and in unfinished steps when a step begins; 0 generates
             one step at a time, after the queue is empty. Default: as many as keep `max_staleness`
             (`most_ahead`). `AsyncGRPOConfig.queue_maxsize` is not used.

@@ -23,7 +23,6 @@ from budgetalloc.budget import IntArray
 from budgetalloc.errors import (
     StateError,
     UnsupportedError,
-    check_choice,
     check_integer,
     check_number,
 )
@@ -148,7 +147,7 @@ class Buffer:
 
 
 class Substitution(NamedTuple):
-    """A batch in which stored correct responses replaced wrong ones."""
+    """A batch in which stored correct responses stand for wrong ones."""
 
     rows: IntArray  # whose response is replaced, ascending, shape (S,)
     stored: list[Stored]  # the replacements, one for each of `rows`
@@ -165,12 +164,11 @@ class CorrectResponseBuffer(Buffer):
     package's choice. A group with fewer than two rewards is unchanged, because its advantages would
     stay 0.
 
-    In both options advantages come from the rewards after the substitution.
+    Advantages come from the rewards after the substitution. The replaced rows are left out of the
+    loss, but not out of the mean and deviation of their group: the paper's option II, which it
+    reports as the best, and which is not biased as its option I is.
 
     Args:
-        option: "stop_gradient" leaves the replaced rows out of the loss, but not out of the mean
-            and deviation of their group (the paper's II, reported best). "recompute" trains on
-            them with the log-probabilities of the current policy (its I: biased, low variance).
         capacity: Most responses kept.
         per_prompt: Most responses of one prompt.
         max_age: In steps; older ones are evicted and never drawn.
@@ -187,15 +185,12 @@ class CorrectResponseBuffer(Buffer):
     def __init__(
         self,
         *,
-        option: str = "stop_gradient",
         capacity: int = 8192,
         per_prompt: int = 4,
         max_age: int = 256,
         threshold: float = 0.5,
         seed: int = 0,
     ) -> None:
-        check_choice("option", option, ("stop_gradient", "recompute"))
-        self.option = option
         super().__init__(capacity, max_age, per_prompt, seed)
         self.threshold = check_number("threshold", threshold, -np.inf, np.inf)
 
@@ -299,7 +294,7 @@ class Reuse:
     TRL omits old log-probabilities, and uses a ratio of 1, if it trains on a batch before the model
     changes. A stored sample has another ratio, so with `SelectiveSampleBuffer` TRL's own function
     computes them for every batch, in one more forward pass per step. `CorrectResponseBuffer` needs
-    none: its rows count as on-policy, or are masked.
+    none, because its rows are masked, and keeps no tokens.
 
     The buffer's steps are those of `trainer.state.global_step`.
     """
@@ -318,31 +313,17 @@ class Reuse:
         if not isinstance(self.buffer, CorrectResponseBuffer):
             return None
         swap = self.buffer.substitute(batch.ids_R, batch.rewards_R, batch.success_R, batch.step)
-        self._add(output, batch, np.arange(len(batch)), np.zeros(len(batch)))
+        rows = np.flatnonzero(_in_loss(output)).tolist()
+        self.buffer.add(_stored(batch, at, {}, 0.0) for at in rows)
         self._log(len(swap.rows))
         return swap
 
-    def put_back(
-        self, output: dict[str, Any], swap: Substitution, advantages_R: FloatArray
-    ) -> dict[str, Any]:
-        """TRL's batch with stored responses in place of the wrong ones, or without either
-        ("stop_gradient"). The wrong ones have advantages of 0 there; `advantages_R` are those from
-        the rewards after the substitution."""
-        if not len(swap.rows):
-            return output
-        assert isinstance(self.buffer, CorrectResponseBuffer)
-        if self.buffer.option == "stop_gradient":
-            mask = output["completion_mask"].clone()
-            mask[torch.as_tensor(swap.rows, device=mask.device)] = 0
-            return {**output, "completion_mask": mask, "num_items_in_batch": mask.sum()}
-        columns = {name: value for name, value in output.items() if name != _OLD}
-        stored = self._batch(swap.stored, advantages_R[swap.rows], columns)
-        if _OLD in output:  # without it TRL uses a ratio of 1, as required
-            stored[_OLD] = self._log_probabilities(stored)
-        source_R = np.arange(len(advantages_R))
-        source_R[swap.rows] = len(advantages_R) + np.arange(len(swap.rows))
-        pad_id = self.trainer._tokenizer.pad_token_id
-        return select_rows(merge_rounds([output, stored], pad_id), source_R)
+    def put_back(self, output: dict[str, Any], swap: Substitution) -> dict[str, Any]:
+        """TRL's batch without the wrong responses that were replaced. They count in the advantages
+        of the others only."""
+        mask = output["completion_mask"].clone()
+        mask[torch.as_tensor(swap.rows, device=mask.device)] = 0
+        return {**output, "completion_mask": mask, "num_items_in_batch": mask.sum()}
 
     def refill(self, output: dict[str, Any], batch: Rollouts, kept_R: IntArray) -> dict[str, Any]:
         """Skywork R1V2: TRL's batch with stored samples in place of rows without signal; stores the
@@ -370,20 +351,17 @@ class Reuse:
     ) -> None:
         """Stores these rollouts of the batch, which are the first rows of TRL's batch. A response
         that TRL masks has no tokens to store."""
-        columns = {f"{part}_ids": (output[f"{part}_ids"].int(), part) for part in _PARTS}
-        columns |= {
-            name: (output[name].float(), _PARTS[1]) for name in _PER_TOKEN if name in output
-        }
         masks = {part: output[f"{part}_mask"].bool().cpu() for part in _PARTS}
-        arrays = {name: (value.cpu(), masks[part]) for name, (value, part) in columns.items()}
+        arrays = {f"{part}_ids": (output[f"{part}_ids"].int().cpu(), part) for part in _PARTS}
+        arrays |= {
+            name: (output[name].float().cpu(), _PARTS[1]) for name in _PER_TOKEN if name in output
+        }
         self.buffer.add(
-            Stored(
-                batch.ids_R[at],
-                {name: value[row][mask[row]] for name, (value, mask) in arrays.items()},
-                float(batch.rewards_R[at]),
+            _stored(
+                batch,
+                at,
+                {name: value[row][masks[part][row]] for name, (value, part) in arrays.items()},
                 float(advantages_R[row]),
-                float(batch.success_R[at]),
-                batch.step,
             )
             for row, at in enumerate(rollouts.tolist())
             if masks["completion"][row].any()
@@ -449,6 +427,14 @@ class Reuse:
             ) from error
         self.buffer.load_state_dict(state)
         return True
+
+
+def _stored(
+    batch: Rollouts, at: int, response: Mapping[str, torch.Tensor], advantage: float
+) -> Stored:
+    """A rollout of a batch, to be stored."""
+    reward, success = float(batch.rewards_R[at]), float(batch.success_R[at])
+    return Stored(batch.ids_R[at], response, reward, advantage, success, batch.step)
 
 
 def _in_loss(output: dict[str, Any]) -> NDArray[np.bool_]:

@@ -457,7 +457,7 @@ def batch_to_train_on(
             fresh_R[swap.rows] = 0.0  # these wrong responses are not trained on
         put_advantages(trainer, output, fresh_R)
         if reuse is not None and swap is not None:
-            output = reuse.put_back(output, swap, advantages_R)
+            output = reuse.put_back(output, swap)
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
         kept_R = from_rank_0(

@@ -160,7 +160,6 @@ def test_equal_seeds_and_histories_give_equal_draws_across_a_resume(kind):
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: CorrectResponseBuffer(option="mask"), "option='mask'"),
         (lambda: CorrectResponseBuffer(per_prompt=0), "per_prompt=0"),
         (lambda: CorrectResponseBuffer(threshold=np.nan), "threshold=nan"),
         (lambda: SelectiveSampleBuffer(power=-1), "power=-1"),
@@ -344,7 +343,7 @@ def test_rows_that_trl_masks_as_truncated_are_not_stored(build):
 SAME_PROMPTS = {"dataset": rows(4), "shuffle_dataset": False, "reward": fails_later, "max_steps": 2}
 
 
-def test_stop_gradient_trains_as_if_the_row_were_absent_except_in_the_baseline(build):
+def test_a_replaced_row_trains_as_if_the_row_were_absent_except_in_the_baseline(build):
     run = Run(build, CorrectResponseBuffer(seed=1), **SAME_PROMPTS).train()
     swap = run.chosen[1]
     assert len(run.chosen[0].rows) == 0
@@ -374,41 +373,6 @@ def test_stop_gradient_trains_as_if_the_row_were_absent_except_in_the_baseline(b
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("iterations", [1, 2])
-def test_recompute_trains_on_the_stored_response_as_if_it_were_on_policy(build, ledger, iterations):
-    config = {**SAME_PROMPTS, "num_iterations": iterations, "max_steps": 3 * iterations, "log_completions": True}
-    buffer = CorrectResponseBuffer(option="recompute", seed=1)
-    run = Run(build, buffer, options={"ledger": ledger}, **config).train()
-    log = ba.Ledger.read(ledger)
-    replaced = 0
-    for swap, batch, [fresh], state, step in zip(
-        run.chosen, run.batches, run.fresh, run.weights, sorted(set(log.frame.step.to_numpy())), strict=True
-    ):
-        here = log.frame.step.to_numpy() == step
-        ids = [name for name, at in zip(log.frame.prompt.tolist(), here, strict=True) if at]
-        assert len(ids) == 16
-        after_R = log.frame.reward.to_numpy()[here].copy()
-        assert (after_R[swap.rows] == 0).all()  # the ledger has what was generated
-        after_R[swap.rows] = 1.0
-        expected = ba.group_advantages(after_R, ids)
-        np.testing.assert_allclose(batch["advantages"].numpy(), expected, atol=1e-6)
-        assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
-        stored = dict(zip(swap.rows.tolist(), swap.stored, strict=True))
-        for at in range(16):
-            row = tokens(batch, at)
-            if at in stored:
-                replaced += 1
-                assert stored[at].step < step
-                assert row == tuple(tuple(stored[at].response[f"{part}_ids"].tolist()) for part in PARTS)
-            assert row[0] == tokens(fresh, at)[0]
-            assert at in stored or row == tokens(fresh, at)
-            if iterations == 2:  # otherwise TRL itself takes a ratio of 1
-                assert_old(batch, at, "old_per_token_logps", state)
-        assert ("old_per_token_logps" in batch) == (iterations == 2)
-    assert replaced > 1
-    assert sum(logged(run.trainer, "budgetalloc/reused")) == replaced
-
-
 @pytest.mark.parametrize("success", [None, 2.0], ids=["chosen", "threshold"])
 def test_correct_responses_are_those_with_success(build, success):
     """With a point for the format every total is above 1/2, so the total cannot say what is correct."""
@@ -423,10 +387,9 @@ def test_correct_responses_are_those_with_success(build, success):
     assert {(row.reward, row.success) for row in buffer.samples} == {(2.0, 1.0)}
 
 
-@pytest.mark.parametrize("option", ["stop_gradient", "recompute"])
-def test_correct_responses_replace_wrong_ones_of_all_rounds_of_a_step(build, option):
+def test_correct_responses_replace_wrong_ones_of_all_rounds_of_a_step(build):
     policy = ba.methods.ar3po(group=4, seed=1)
-    run = Run(build, CorrectResponseBuffer(option=option, seed=1), policy, **{**SAME_PROMPTS, "max_steps": 3}).train()
+    run = Run(build, CorrectResponseBuffer(seed=1), policy, **{**SAME_PROMPTS, "max_steps": 3}).train()
     assert max(len(each) for each in run.fresh) > 1
     assert sum(len(swap.rows) for swap in run.chosen) > 0
     assert all(len(batch["advantages"]) == 16 for batch in run.batches)
@@ -439,7 +402,7 @@ def test_correct_responses_replace_wrong_ones_of_all_rounds_of_a_step(build, opt
 @pytest.mark.parametrize("name", BUFFERS)
 def test_a_resumed_run_equals_an_uninterrupted_run(build, name):
     def make():
-        return CorrectResponseBuffer(option="recompute", seed=1) if name == "correct" else SelectiveSampleBuffer(seed=1)
+        return BUFFERS[name](seed=1)
 
     config = SAME_PROMPTS if name == "correct" else {}
     config = {**config, "max_steps": 5, "save_strategy": "steps", "save_steps": 3}
