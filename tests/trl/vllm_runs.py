@@ -48,7 +48,10 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "adaptive": (ba.adaptive, BY_TOKEN),  # among all prompts, groups of one
     "odd": (policy_of_rounds, BY_TOKEN),
     "ar3po": (lambda: ba.methods.ar3po(group=4, seed=1), {}),
-    "reinforce_ada": (lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=1), BY_TOKEN),  # trains on some of it
+    "reinforce_ada": (
+        lambda: ba.methods.reinforce_ada(group=4, more=4, stages=3, seed=1),
+        BY_TOKEN,
+    ),  # trains on some of it
     "trees": (ba.uniform, LONG),
     "trees of thompson": (ba.thompson, LONG),
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own

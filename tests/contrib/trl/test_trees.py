@@ -151,15 +151,6 @@ def test_evaluations_do_not_branch(build):
     assert all(alone == generated for alone, generated in evaluations)
 
 
-def test_the_same_seed_grows_the_same_trees(build):
-    def grown(seed):
-        trainer, _, batches = with_trees(build, Trees(2, seed=seed), max_steps=2)
-        trainer.train()
-        return [batch["completion_ids"].tolist() for batch in batches]
-
-    assert grown(0) == grown(0) != grown(1)
-
-
 def test_a_run_that_fails_in_the_middle_of_a_tree_resumes_to_the_bit(build):
     def run(fails_at=None, resume=None, **config):
         trees = Trees(2)
