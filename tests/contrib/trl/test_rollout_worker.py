@@ -363,8 +363,6 @@ def test_costs_in_seconds_of_the_server_are_learned(build):
         ({"caps": 4}, ba.InputError, "caps= is no option, did you mean cap"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
         ({"policy": replace(ba.adaptive(), plan=(8,))}, ba.UnsupportedError, "rollouts_per_step="),
-        ({"candidates": 2, "domain": "x", "quotas": {"a": (0, 1)}}, ba.UnsupportedError, "quotas with candidates=2"),
-        ({"candidates": 2, "domain": "x", "mixture": "learn"}, ba.UnsupportedError, "mixture with candidates=2"),
     ],
 )
 def test_bad_arguments_are_refused_when_the_worker_is_made(given, error, message):
