@@ -41,7 +41,6 @@ SEAM = (
     "_save_checkpoint",
     "_get_output_dir",
     "_load_optimizer_and_scheduler",
-    "_get_per_token_logps_and_entropies",
     "_metrics",
     "_logs",
     "_tokenizer",
@@ -193,11 +192,13 @@ def _refusals(
             "generate=1."
         )
     if options.buffer is not None:
-        if not hasattr(options.buffer, "reuse"):
-            yield InputError(
-                "buffer", "pass a SelectiveSampleBuffer or a CorrectResponseBuffer.", options.buffer
+        if not hasattr(options.buffer, "substitute"):
+            yield InputError("buffer", "pass a CorrectResponseBuffer.", options.buffer)
+        if (processes := trainer.accelerator.num_processes) > 1:
+            yield UnsupportedError(
+                f"buffer= does not work with {processes} processes, of which each has a share of "
+                "the rows. Use one process, or no buffer."
             )
-        yield from options.buffer.refusals(trainer)
     if candidates != 1 and not prompts.indexable:
         yield UnsupportedError(
             f"candidates={candidates!r} chooses rows of the train dataset, which is not possible "
