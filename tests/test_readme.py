@@ -180,13 +180,6 @@ def test_what_the_readme_tells_to_type_exists():
     assert f"one of {published()} in [METHODS.md]" in README
 
 
-def test_four_lines_attach_the_callback():
-    code = README[README.index("    from budgetalloc.trl import") :].split("\n\n## ")[0]
-    lines = [line.strip() for line in code.splitlines() if line.strip()]
-    assert len(lines) == 4
-    compile("\n".join(lines), "README.md", "exec")
-
-
 def test_versions_agree():
     citation = (ROOT / "CITATION.cff").read_text()
     version, date = re.search(r"^## (\S+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE).groups()
