@@ -35,10 +35,10 @@ LEARNED_AS = {"thompson": "thompson_group"}
 LEFT_OUT = (
     "KRPO (arXiv 2505.07527): its baseline is the state of a Kalman filter over the rewards of a group. It includes "
     "the rollout's own reward, which biases the gradient, and depends on the order of the rows.\n\n"
-    "Trees: [`Trees`](docs/api/trl.md#trees-of-rollouts) follows AEPO (arXiv 2510.14545), TreePO (2508.17445), the "
-    "schedule of LATR (2510.24302) and the points of BranchGRPO (2509.06040). The branching points of Tree-GRPO "
-    "(2509.21240) depend on what follows them, which biases the gradient. TRACE (2606.11119) needs a model of success "
-    "by prefix."
+    "Trees: [`Trees`](docs/api/trl.md#trees-of-rollouts) follows TreePO (arXiv 2508.17445), the schedule of LATR "
+    "(2510.24302) and the points of BranchGRPO (2509.06040). AEPO (2510.14545) branches by entropy; the report lacks "
+    "two of its constants, and a run with guessed ones learned no more. The branching points of Tree-GRPO (2509.21240) "
+    "depend on what follows them, which biases the gradient. TRACE (2606.11119) needs a model of success by prefix."
 )
 
 

@@ -166,9 +166,8 @@ def _gradient(advantages_R: Any) -> None:
 
 
 def _memory(columns: Any, numbers: Any) -> None:
-    memory = Memory(columns, lambda memory, visit: None, numbers)
-    memory.observe(["a"], np.array([1.0]))
-    memory.tick()
+    memory = Memory(columns, lambda memory, seen: None, numbers)
+    memory.learn(["a"], np.array([1.0]), np.array([1.0]))
 
 
 def begin(policy: ba.Policy, ids_P: Any, budget: Any, costs_P: Any, domains_P: Any) -> None:
@@ -278,7 +277,6 @@ ROWS = [
     row(pacing.phases, horizon=HORIZON, parts=[(2, 1.0), (2, 2.0)], step=1, spent=10),
     row(pacing.DualPrice, price=0.5),
     row(pacing.DualPrice.after, of=lambda: pacing.DualPrice(0.25), used=20, target=10),
-    row(mixture.steps_to_see_fall, fall=0.2, probes=5, solved=0.9),
     row(mixture.Mixture),
     row(
         partial(simulation.simulate, "adaptive", WORLD(6), 16, 1, prompts=2),

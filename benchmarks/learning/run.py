@@ -83,7 +83,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8
-GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16}  # for the others 8; prompts x generations stays the same
+GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16, "reinforce_ada": 4}  # others 8; prompts x generations stays the same
 COLUMNS = ("rollouts", "expected", "pass64", "tokens", "seconds")
 """The curve in a line of the results file: a list of its points for each column. `mixed` is the mean share of rollouts
 in mixed groups. Lines of older runs have only what a table, a picture or a notebook reads."""

@@ -2,60 +2,23 @@
 few numbers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from budgetalloc.beliefs.ids import Id, check_ids, factorize
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.pool import Index
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import check_outcomes, mixed_groups
 from budgetalloc.beliefs.state import Table, check_state, reading
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_function, check_integer
 
-__all__ = ["Learn", "Memory", "Visit"]
+__all__ = ["Learn", "Memory"]
 
 
-@dataclass(frozen=True, eq=False)
-class Visit:
-    """The rollouts of one step that have a success, and their sums over each visited prompt V.
-
-    Args:
-        at_V: Rows of the visited prompts in the memory's columns, shape (V,).
-        successes_V: Sum of each prompt's successes, in [0, n], shape (V,).
-        scored_V: Number n of each prompt's rollouts with a success, at least 1, shape (V,).
-        graded_V: Sum of u(1-u) over each prompt's successes u, shape (V,); 0 if all are 0 or 1.
-        step: Number of steps before this one.
-        ids_V: The prompts' ids.
-        rewards_R: The rewards, on the trainer's scale, shape (R,).
-        group_R: The place in `ids_V` of each rollout's prompt, shape (R,).
-    """
-
-    at_V: IntArray
-    successes_V: FloatArray
-    scored_V: FloatArray
-    graded_V: FloatArray
-    step: int
-    ids_V: list[Id]
-    rewards_R: FloatArray
-    group_R: IntArray
-
-    @property
-    def mean_V(self) -> FloatArray:
-        """Mean success of each visit, shape (V,)."""
-        return self.successes_V / self.scored_V
-
-    @property
-    def mixed_V(self) -> NDArray[np.bool_]:
-        """Whether each visit has unequal rewards, shape (V,)."""
-        return mixed_groups(self.rewards_R, self.group_R, len(self.ids_V))
-
-
-Learn = Callable[["Memory", Visit], None]
+Learn = Callable[["Memory", ByPrompt], None]
 
 
 class Memory:
@@ -63,18 +26,18 @@ class Memory:
 
     Args:
         columns: Name and starting value of each column; a list starts a row of numbers.
-        learn: Called at the end of each step with this memory and the step's `Visit`, which may be
-            empty. It writes to `columns` and `numbers`.
+        learn: Called at the end of each step with this memory and the step's rollouts by prompt,
+            of which there may be none. It writes to `columns` and `numbers`.
         numbers: Name and starting value of each number that all prompts share. `learn` may add
             others.
         lowest: Lower bound of a column or number. The default is the smaller of 0 and its starting
             value. A loaded state with a smaller value is refused. NaN is refused unless the
             starting value is NaN.
 
-    >>> def last_mean(memory, visit):
-    ...     memory.columns["last"][visit.at_V] = visit.mean_V
-    >>> memory = Memory({"last": np.nan}, last_mean)
-    >>> memory.observe(["a", "a", "b"], np.array([1.0, 0.0, 1.0])); memory.tick()
+    >>> def last_mean(memory, seen):
+    ...     memory.columns["last"][memory.rows(seen.ids_P)] = seen.mean_P
+    >>> memory, rewards_R = Memory({"last": np.nan}, last_mean), np.array([1.0, 0.0, 1.0])
+    >>> memory.learn(["a", "a", "b"], rewards_R, rewards_R)
     >>> memory.recall(["b", "new", "a"])
     {'last': array([1. , nan, 0.5])}
     """
@@ -94,9 +57,9 @@ class Memory:
             if not all(isinstance(x, kinds) for x in start.values()):
                 advice = "every starting value must be a number, or a list of numbers for a column."
                 raise InputError(name, f"{advice} NaN is allowed.", start)
-        check_function("learn", learn, "(memory, visit) that updates the memory")
+        check_function("learn", learn, "(memory, seen) that updates the memory")
         self._start = {name: np.asarray(start, np.float64) for name, start in columns.items()}
-        self._learn = learn
+        self._rule = learn
         self.columns: dict[str, FloatArray] = {
             name: np.zeros((0, *start.shape)) for name, start in self._start.items()
         }
@@ -104,9 +67,8 @@ class Memory:
         self._lowest = dict(lowest or {})
         self.numbers: dict[str, float] = dict(self._numbers)
         self.step = 0
+        """Steps that have ended."""
         self._index = Index()
-        # ids, rewards, successes of the current step
-        self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []
 
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
@@ -130,52 +92,25 @@ class Memory:
         start = self._start[column]
         return np.full((rows, *start.shape), start)
 
-    def observe(
-        self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray | None = None
-    ) -> None:
-        """Adds rewards and successes of the current step, one per rollout. A rollout with NaN in
-        either is ignored.
+    def rows(self, ids_P: Iterable[Id]) -> IntArray:
+        """The rows of these prompts in the columns, shape (P,); -1 for a prompt never seen."""
+        return self._index.find(ids_P)
 
-        Without `success_R`, the rewards are the successes.
-        """
-        success_R = rewards_R if success_R is None else success_R
-        if not len(ids_R) == len(rewards_R) == len(success_R):
-            raise InputError(
-                "ids_R",
-                f"{len(ids_R)} ids, {len(rewards_R)} rewards and "
-                f"{len(success_R)} successes. "
-                "Give one of each for every rollout.",
-                ids_R,
-            )
+    def learn(self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray) -> None:
+        """Learns from one step's prompts, rewards and successes, one per rollout, and ends the
+        step. A rollout with NaN in either is ignored. If the rule raises, nothing has changed."""
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
-        self._seen.append(
-            (list(compress(ids_R, scored_R.tolist())), rewards_R[scored_R], success_R[scored_R])
-        )
-
-    def tick(self) -> None:
-        """Ends the step: learns from all its rewards. If `learn` raises, the columns and numbers
-        stay unchanged."""
-        ids_V, group_R = factorize([x for ids, _, _ in self._seen for x in ids])
-        rewards_R = np.concatenate([np.zeros(0), *(rewards for _, rewards, _ in self._seen)])
-        success_R = np.concatenate([np.zeros(0), *(success for _, _, success in self._seen)])
-        self._seen.clear()
+        ids = compress(ids_R, scored_R.tolist())
+        seen = ByPrompt.of(ids, rewards_R[scored_R], success_R[scored_R])
         columns, numbers = self.columns, dict(self.numbers)
         known = len(self)
-        at_V = self._index.add(ids_V)
+        self._index.add(seen.ids_P)
         self.columns = {
             name: np.concatenate([columns[name], self._new_rows(name, len(self) - known)])
             for name in self._start
         }
-        scored_V = np.bincount(group_R, minlength=len(ids_V)).astype(np.float64)
-        successes_V, graded_V = (
-            np.bincount(group_R, weights=each_R, minlength=len(ids_V)).astype(np.float64)
-            for each_R in (success_R, success_R * (1 - success_R))
-        )
         try:
-            self._learn(
-                self,
-                Visit(at_V, successes_V, scored_V, graded_V, self.step, ids_V, rewards_R, group_R),
-            )
+            self._rule(self, seen)
             # this state could not be loaded
             if (wrong := self._unexpected(self.columns, self.numbers)) is not None:
                 raise InputError(
@@ -210,17 +145,12 @@ class Memory:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """All columns and numbers, and the rewards of the current step, under keys that begin with
-        "memory"."""
+        """All columns and numbers, under keys that begin with "memory"."""
         return {
             "memory": {
                 "step": self.step,
                 "ids": self.ids(),
                 "numbers": dict(self.numbers),
-                "seen": [
-                    [ids, rewards.tolist(), success.tolist()]
-                    for ids, rewards, success in self._seen
-                ],
             },
             **{f"memory/{name}": column.copy() for name, column in self.columns.items()},
         }
@@ -235,15 +165,11 @@ class Memory:
             columns = {name: state[f"memory/{name}"] for name in self._start}
             table.load_state_dict({"ids": about["ids"]} | columns)
             numbers = {str(name): float(number) for name, number in about["numbers"].items()}
-            seen = [
-                (check_ids(names, "seen"), *check_outcomes(rewards, success, len(names)))
-                for names, rewards, success in about["seen"]
-            ]
             step = check_integer("step", about["step"], 0)
             if missing := sorted(self._numbers.keys() - numbers.keys()):
                 raise InputError(f"it lacks the numbers {missing}")
             loaded = {name: table[name] for name in self._start}
             if (wrong := self._unexpected(loaded, numbers)) is not None:
                 raise InputError(f"it holds {wrong}, which this policy never writes")
-        self.step, self.numbers, self._seen = step, numbers, seen
+        self.step, self.numbers = step, numbers
         self.columns, self._index = loaded, table.index

@@ -9,9 +9,9 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.pool import Pool
-from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.contrib.mixture import check_mixture, mixed_quotas
-from budgetalloc.contrib.mixture_rules import DomainStep
+from budgetalloc.beliefs.posterior import Beta
+from budgetalloc.contrib.mixture import MixtureState, check_mixture
+from budgetalloc.contrib.mixture_rules import Evidence
 from budgetalloc.contrib.quotas import Quotas, check_shares
 from budgetalloc.errors import InputError, UnsupportedError, check_type, shown
 from budgetalloc.policies import Step
@@ -87,7 +87,10 @@ class Domains(Part):
                 "{'q1': 'math'}.",
                 argument="domain",
             )
-        self._session, self.quotas = session, mixed_quotas(self.shares, domain_of, self.mixture)
+        mixture, named = None, list(dict.fromkeys(domain_of.values()))
+        if self.mixture is not None:
+            mixture = MixtureState(self.mixture, named, self.shares)
+        self._session, self.quotas = session, Quotas(self.shares, domain_of, mixture)
         if not len(session.pool):
             session.pool = Pool(domain_of)
         for rollouts in host.sizes:
@@ -171,24 +174,17 @@ class Domains(Part):
             )
         rows = np.flatnonzero((place_R < domains) & ~np.isnan(rollouts.learned_R))
         place_P = self.quotas.places_of(step.ids_P)
-        known_P = np.flatnonzero(place_P < domains)
         estimator = step.policy.estimator
-        prior_P = Beta(*estimator.prior_of(step.ids_P))
-        after = _evidence(estimator.belief(step.ids_P), prior_P)
-        before = _evidence(rollouts.belief_R, rollouts.prior)
+        belief_P, prior_P = estimator.belief(step.ids_P), Beta(*estimator.prior_of(step.ids_P))
         size_R = np.zeros(len(rollouts))
         if mixture.rule.needs_advantages:
             advantages_R = self._session.options.advantages(rollouts).values_R
             size_R = np.abs(np.nan_to_num(advantages_R))
-        mixture.observe(
-            DomainStep(
-                place_P=place_P[known_P],
-                **{f"{name}_P": values[known_P] for name, values in after.items()},
-                place_R=place_R[rows],
-                success_R=rollouts.success_R[rows],
-                **{f"{name}_R": values[rows] for name, values in before.items()},
-                size_R=size_R[rows],
-            )
+        mixture.rule.observe(
+            Evidence.of(place_P, belief_P, prior_P, np.flatnonzero(place_P < domains)),
+            Evidence.of(place_R, rollouts.belief_R, rollouts.prior, rows),
+            rollouts.success_R[rows],
+            size_R[rows],
         )
         metrics |= mixture.described()
         return metrics | ({"mixture/unknown": float(unknown)} if unknown else {})
@@ -201,15 +197,3 @@ class Domains(Part):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if (mixture := self.quotas.mixture) is not None:
             mixture.load_state_dict(state)
-
-
-def _evidence(belief: Beta, prior: Beta) -> dict[str, FloatArray]:
-    """Successes and rollouts without the prior, the prior's mass and its mean."""
-    successes = np.maximum(belief.alpha_P - prior.alpha_P, 0.0)
-    failures = np.maximum(belief.beta_P - prior.beta_P, 0.0)
-    return {
-        "successes": successes,
-        "rollouts": successes + failures,
-        "mass": prior.mass,
-        "prior": prior.mean,
-    }

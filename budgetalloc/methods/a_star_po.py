@@ -4,13 +4,13 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.methods.offline import InitialSuccess, Offline
 from budgetalloc.methods.rules import count_visits, least_visited_first
 from budgetalloc.methods.table import Between, method
-from budgetalloc.policies import Policy
-from budgetalloc.policies.interface import Outcome
+from budgetalloc.policies import Policy, View
 
 
 @method("which baseline", "released code")
@@ -33,14 +33,14 @@ def a_star_po(
     """
     reference = InitialSuccess(offline)
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        reference.learn(memory, visit)
-        count_visits(memory, visit)
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        reference.learn(memory, seen)
+        count_visits(memory, seen)
 
-    def optimal_value(outcome: Outcome) -> FloatArray:
-        wins_G, n_G = reference.results(outcome.ids_G, outcome.recall_G)
-        value_G = beta * np.log1p(wins_G / np.maximum(n_G, 1) * np.expm1(1 / beta))
-        return np.clip(np.where(n_G > 0, value_G, 0.5), 0.0, 1.0)
+    def optimal_value(view: View, seen: ByPrompt) -> FloatArray:
+        wins_P, n_P = reference.results(view)
+        value_P = beta * np.log1p(wins_P / np.maximum(n_P, 1) * np.expm1(1 / beta))
+        return np.clip(np.where(n_P > 0, value_P, 0.5), 0.0, 1.0)
 
     return reference.policy(
         least_visited_first(1), optimal_value, learn, {"visits": 0.0}, scale="rms", min_group=1

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.offline import InitialSuccess, Offline
 from budgetalloc.methods.rules import falling, ranked
@@ -41,15 +42,15 @@ def adarft(
     """
     reference = InitialSuccess(offline)
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        trained_V = reference.learn(memory, visit)
-        if trained_V.any():
-            mean = float(visit.successes_V[trained_V].sum() / visit.scored_V[trained_V].sum())
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        trained_P = reference.learn(memory, seen)
+        if trained_P.any():
+            mean = float(seen.successes_P[trained_P].sum() / seen.n_P[trained_P].sum())
             target = memory.numbers["target"] + 50.0 * math.tanh(2.0 * (mean - goal))
             memory.numbers["target"] = min(max(target, 0.0), 100.0)
 
     def decide(view: View) -> IntArray:
-        successes_P, rollouts_P = reference.results(view.ids_P, view.recall)
+        successes_P, rollouts_P = reference.results(view)
         difficulty_P = 100 * (1 - successes_P / np.maximum(rollouts_P, 1))
         difficulty_P[rollouts_P == 0] = 50.0
         # the view's order is random
@@ -58,5 +59,5 @@ def adarft(
 
     numbers = {"target": start}
     return reference.policy(
-        decide, lambda outcome: outcome.mean_G, learn, numbers=numbers, scale="group"
+        decide, lambda view, seen: seen.mean_P, learn, numbers=numbers, scale="group"
     )

@@ -7,12 +7,13 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.downselect import check_rows, turn
 from budgetalloc.methods.table import Between, Count, method, policy
 from budgetalloc.policies import Policy, View
-from budgetalloc.policies.interface import Outcome, Rounds
+from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
 
 _ALIKE = 4  # rows kept of a group of equal successes
@@ -104,24 +105,24 @@ def aero(
             started += len(at)
             if (spending.counts_P == before_P).all():
                 break
-            tally = yield spending.counts_P - before_P
+            seen = yield spending.counts_P - before_P
             begun_P = spending.counts_P > 0
-            open_P = begun_P & (tally.successes_P <= 0) & (spending.counts_P < most)
-            rows_P = useful_rollouts(tally.successes_P, tally.scored_P)
+            open_P = begun_P & (seen.successes_P <= 0) & (spending.counts_P < most)
+            rows_P = useful_rollouts(seen.successes_P, seen.n_P)
             useful = float(rows_P[begun_P & ~open_P].sum())
         before_P = spending.counts_P.copy()  # too few prompts fill the batch with larger groups
         spending.spread(np.argsort(before_P, kind="stable"), keep=min(total - batch, spending.left))
         yield spending.counts_P - before_P
 
-    def expect(outcome: Outcome) -> FloatArray:
-        group_R, success_R = outcome.group_R, outcome.success_R
-        groups, kept_R = len(outcome.ids_G), kept_rows(group_R, success_R)
-        wins_G, n_G = np.bincount(group_R, np.nan_to_num(success_R) > 0.5, groups), outcome.scored_G
-        trained_G = np.bincount(group_R, np.where(kept_R, success_R, 0.0), groups)
-        mean_G = trained_G / np.maximum(np.bincount(group_R, kept_R, groups), 1)
-        alike_G = (wins_G == 0) | (wins_G == n_G)
-        expected_G = np.where(alike_G, (wins_G + 1) / (n_G + 2), mean_G)
-        return np.where(kept_R, expected_G[group_R], np.nan)
+    def expect(view: View, seen: ByPrompt) -> FloatArray:
+        group_R, success_R = seen.prompt_R, seen.success_R
+        groups, kept_R = len(seen.ids_P), kept_rows(group_R, success_R)
+        wins_P, n_P = np.bincount(group_R, np.nan_to_num(success_R) > 0.5, groups), seen.n_P
+        trained_P = np.bincount(group_R, np.where(kept_R, success_R, 0.0), groups)
+        mean_P = trained_P / np.maximum(np.bincount(group_R, kept_R, groups), 1)
+        alike_P = (wins_P == 0) | (wins_P == n_P)
+        expected_P = np.where(alike_P, (wins_P + 1) / (n_P + 2), mean_P)
+        return np.where(kept_R, expected_P[group_R], np.nan)
 
     needs = {"candidates": generate, "baseline": "policy", "scale": "group", "generate": generate}
     return policy(decide, keep=useful_first, expect=expect, **needs)

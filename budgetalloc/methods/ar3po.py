@@ -30,6 +30,6 @@ def ar3po(
 
     def decide(view: View) -> Rounds:
         every = view.rollouts_only("ar3po")
-        return until_finished(view, each, each, group, lambda tally: tally.successes_P > 0, every)
+        return until_finished(view, each, each, group, lambda seen: seen.successes_P > 0, every)
 
     return policy(decide, candidates=stages, by_group=True)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_number, check_type, shown
@@ -91,18 +92,19 @@ def bots(
             beta_P = beta_P + (faded_PS * (1 - np.nan_to_num(implied_PS))).sum(axis=1)
         return Beta(alpha_P, beta_P)
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        numbers, columns, at_V, step = memory.numbers, memory.columns, visit.at_V, visit.step
-        before = believed(visit.ids_V, {x: c[at_V] for x, c in columns.items()}, numbers)
-        failures_V = visit.scored_V - visit.successes_V
-        columns["alpha"][at_V] = (1 - rate) * before.alpha_P + rate + visit.successes_V
-        columns["beta"][at_V] = (1 - rate) * before.beta_P + rate + failures_V
-        columns["after"][at_V] = step + 1
-        capability, f_V2 = numbers[_capability(step - 1)], anchors_of(visit.ids_V)
-        known_V = ~np.isnan(f_V2[:, 0])
-        if known_V.any():
-            low, high = f_V2[known_V].mean(axis=0)
-            new = (visit.mean_V[known_V].mean() - low) / (high - low + 1e-6)
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        numbers, columns, step = memory.numbers, memory.columns, memory.step
+        at_P = memory.rows(seen.ids_P)
+        before = believed(seen.ids_P, {x: c[at_P] for x, c in columns.items()}, numbers)
+        failures_P = seen.n_P - seen.successes_P
+        columns["alpha"][at_P] = (1 - rate) * before.alpha_P + rate + seen.successes_P
+        columns["beta"][at_P] = (1 - rate) * before.beta_P + rate + failures_P
+        columns["after"][at_P] = step + 1
+        capability, f_P2 = numbers[_capability(step - 1)], anchors_of(seen.ids_P)
+        known_P = ~np.isnan(f_P2[:, 0])
+        if known_P.any():
+            low, high = f_P2[known_P].mean(axis=0)
+            new = (seen.mean_P[known_P].mean() - low) / (high - low + 1e-6)
             kept = _KEPT if numbers["first"] >= 0 else 0.0
             capability = float(kept * capability + (1 - kept) * new)
             numbers["first"] = step if numbers["first"] < 0 else numbers["first"]

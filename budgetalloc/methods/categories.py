@@ -6,8 +6,9 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import falling, mean_advantage, ranked
@@ -67,9 +68,9 @@ def dump(
     array([0, 0, 8, 8])
     """
 
-    def learn(memory: Memory, visit: Visit) -> None:
+    def learn(memory: Memory, seen: ByPrompt) -> None:
         numbers = memory.numbers
-        for category, (gain, rollouts) in category_gains(domain_of, visit).items():
+        for category, (gain, rollouts) in category_gains(domain_of, seen).items():
             _add_to_window(numbers, category, gain, rollouts, window)
             numbers[f"n:{category}"] = numbers.get(f"n:{category}", 0.0) + rollouts
             numbers["n"] = numbers.get("n", 0.0) + rollouts
@@ -104,8 +105,8 @@ def sec(
     {'q:a': 0.0, 'q:b': 0.75}
     """
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        for category, (gain, _) in category_gains(domain_of, visit).items():
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        for category, (gain, _) in category_gains(domain_of, seen).items():
             before = memory.numbers.get(f"q:{category}", 0.0)
             memory.numbers[f"q:{category}"] = rate * gain + (1 - rate) * before
 
@@ -115,11 +116,11 @@ def sec(
     return by_category(domain_of, group, learn, _by_softmax(score, temperature))
 
 
-def category_gains(domain_of: CategoryOf, visit: Visit) -> dict[str, tuple[float, float]]:
+def category_gains(domain_of: CategoryOf, seen: ByPrompt) -> dict[str, tuple[float, float]]:
     """The mean |advantage| of each category's rollouts in a step's visit, and their number."""
-    total_V = mean_advantage(visit.rewards_R, visit.group_R, len(visit.ids_V)) * visit.scored_V
-    names, category_V = factorize([str(domain_of(x)) for x in visit.ids_V])
-    total_C, rollouts_C = (np.bincount(category_V, x_V) for x_V in (total_V, visit.scored_V))
+    total_P = mean_advantage(seen.rewards_R, seen.prompt_R, len(seen.ids_P)) * seen.n_P
+    names, category_P = factorize([str(domain_of(x)) for x in seen.ids_P])
+    total_C, rollouts_C = (np.bincount(category_P, x_P) for x_P in (total_P, seen.n_P))
     means = zip((total_C / rollouts_C).tolist(), rollouts_C.tolist(), strict=True)
     return dict(zip(map(str, names), means, strict=True))
 
@@ -157,7 +158,7 @@ def _by_softmax(
 def by_category(
     domain_of: CategoryOf,
     group: int,
-    learn: Callable[[Memory, Visit], None],
+    learn: Callable[[Memory, ByPrompt], None],
     order: _Order,
 ) -> Policy:
     """The policy that gives a group each to the first prompts of an order by their categories."""

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.estimator import BetaEstimator, spread
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.gains import START, saturating_gain, spend_gains, token_prices
@@ -53,22 +54,22 @@ def cero(
         q_P = np.maximum(belief.moment(1, 1) * belief.spread_P, 1e-200)
         return np.log(4 * q_P) - speed * (4 * q_P) * exposure_P, 4 * speed * q_P
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        at_V, columns, price = visit.at_V, memory.columns, memory.numbers["price"]
-        alpha_V, beta_V, graded_V = (columns[name][at_V] for name in evidence)
-        belief = Beta(alpha_V, beta_V, spread(alpha_V, beta_V, graded_V))
-        slope_V, speed_V = log_slopes(belief, columns["exposure"][at_V])
-        lead_V = slope_V - np.log(max(price, 1e-300))
-        wanted = float(np.clip(lead_V / speed_V, 0, high).sum())
-        spent = float(visit.scored_V.sum())
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        at_P, columns, price = memory.rows(seen.ids_P), memory.columns, memory.numbers["price"]
+        alpha_P, beta_P, graded_P = (columns[name][at_P] for name in evidence)
+        belief = Beta(alpha_P, beta_P, spread(alpha_P, beta_P, graded_P))
+        slope_P, speed_P = log_slopes(belief, columns["exposure"][at_P])
+        lead_P = slope_P - np.log(max(price, 1e-300))
+        wanted = float(np.clip(lead_P / speed_P, 0, high).sum())
+        spent = float(seen.n_P.sum())
         if spent:
             move = (wanted - spent) / max(wanted, spent) / np.sqrt(horizon)
             memory.numbers["price"] = float(np.clip(price + move, 0.0, 1.0))
-        failures_V = visit.scored_V - visit.successes_V
-        columns["exposure"][at_V] += visit.scored_V
-        columns["alpha"][at_V] = prior[0] + rho * (alpha_V - prior[0]) + visit.successes_V
-        columns["beta"][at_V] = prior[1] + rho * (beta_V - prior[1]) + failures_V
-        columns["graded"][at_V] = rho * graded_V + visit.graded_V
+        failures_P = seen.n_P - seen.successes_P
+        columns["exposure"][at_P] += seen.n_P
+        columns["alpha"][at_P] = prior[0] + rho * (alpha_P - prior[0]) + seen.successes_P
+        columns["beta"][at_P] = prior[1] + rho * (beta_P - prior[1]) + failures_P
+        columns["graded"][at_P] = rho * graded_P + seen.graded_P
 
     def decide(view: View) -> IntArray:
         price = view.numbers["price"]

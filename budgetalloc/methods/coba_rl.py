@@ -5,7 +5,8 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_number
@@ -71,13 +72,13 @@ def coba_rl(
     # variance, times n.
     visits, steps = ("successes", "scored", "graded"), [f"failure_{k}" for k in range(window)]
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        columns, numbers, at_V = memory.columns, memory.numbers, visit.at_V
-        latest = (visit.successes_V, visit.scored_V, visit.graded_V)
-        for name, latest_V in zip(visits, latest, strict=True):
-            columns[name][at_V] = latest_first(columns[name][at_V], latest_V)
-        if len(visit.ids_V):
-            failures = [float(1 - visit.mean_V.mean()), *(numbers[name] for name in steps)]
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        columns, numbers, at_P = memory.columns, memory.numbers, memory.rows(seen.ids_P)
+        latest = (seen.successes_P, seen.n_P, seen.graded_P)
+        for name, latest_P in zip(visits, latest, strict=True):
+            columns[name][at_P] = latest_first(columns[name][at_P], latest_P)
+        if len(seen.ids_P):
+            failures = [float(1 - seen.mean_P.mean()), *(numbers[name] for name in steps)]
             numbers.update(zip(steps, failures, strict=False))
 
     def decide(view: View) -> IntArray:

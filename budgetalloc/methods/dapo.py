@@ -58,8 +58,8 @@ def dapo(
                     break
             if (spending.counts_P == before_P).all():
                 break
-            tally = yield spending.counts_P - before_P
-            useful = int(spending.counts_P[tally.mixed()].sum())
+            seen = yield spending.counts_P - before_P
+            useful = int(spending.counts_P[seen.mixed_P].sum())
         before_P = spending.counts_P.copy()  # too few prompts fill the batch with larger groups
         spending.spread(np.argsort(before_P, kind="stable"), keep=total - batch)
         yield spending.counts_P - before_P

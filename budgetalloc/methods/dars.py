@@ -80,9 +80,8 @@ def dars(
             size = max(size // budget.quantum * budget.quantum, low)
         spending.give_each(np.arange(min(pilots, prompts)), size)
         had_P = spending.counts_P.copy()
-        tally = yield had_P
-        mean_P = tally.successes_P / np.maximum(tally.scored_P, 1)
-        rate_P = np.where(tally.scored_P > 0, mean_P, 1.0)
+        seen = yield had_P
+        rate_P = np.where(seen.n_P > 0, seen.mean_P, 1.0)
         totals_P = dars_counts(rate_P, np.maximum(had_P, 1), variant, std)
         totals_P = np.minimum(totals_P, min(top, budget.largest_group))
         wanted_P = np.where(had_P > 0, np.maximum(totals_P - had_P, 0), 0)

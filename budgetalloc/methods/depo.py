@@ -5,7 +5,8 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import count_visits, latest_first, mean_advantage, ranked
 from budgetalloc.methods.table import AboveZero, Between, Count, Share, method, policy
@@ -44,11 +45,12 @@ def depo(
     array([0, 8, 8])
     """
 
-    def learn(memory: Memory, visit: Visit) -> None:
+    def learn(memory: Memory, seen: ByPrompt) -> None:
         recent = memory.columns["recent"]
-        size_V = mean_advantage(visit.rewards_R, visit.group_R, len(visit.at_V))
-        recent[visit.at_V] = latest_first(recent[visit.at_V], size_V)
-        count_visits(memory, visit)
+        at_P = memory.rows(seen.ids_P)
+        size_P = mean_advantage(seen.rewards_R, seen.prompt_R, len(at_P))
+        recent[at_P] = latest_first(recent[at_P], size_P)
+        count_visits(memory, seen)
 
     def decide(view: View) -> IntArray:
         visits_P, known_P = view.recall["visits"], np.minimum(view.recall["visits"], window)

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import batch, in_proportion
@@ -80,11 +81,12 @@ def e3(
     array([7, 8, 9, 8])
     """
 
-    def learn(memory: Memory, visit: Visit) -> None:
+    def learn(memory: Memory, seen: ByPrompt) -> None:
         columns = memory.columns
-        columns["rewards"][visit.at_V] += visit.successes_V
-        columns["scored"][visit.at_V] += visit.scored_V
-        if (visit.step + 1) % epoch == 0:
+        at_P = memory.rows(seen.ids_P)
+        columns["rewards"][at_P] += seen.successes_P
+        columns["scored"][at_P] += seen.n_P
+        if (memory.step + 1) % epoch == 0:
             columns["rank"] = hardness_ranks(columns["rewards"] / columns["scored"])
 
     def decide(view: View) -> IntArray:

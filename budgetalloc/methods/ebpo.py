@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.methods.table import method
-from budgetalloc.policies import Needs, Policy, uniform
-from budgetalloc.policies.interface import Outcome
+from budgetalloc.policies import Needs, Policy, View, uniform
 
 
 class Moments(NamedTuple):
@@ -58,23 +58,23 @@ def ebpo(*, seed: int = 0) -> Policy:
     array([0.125, 0.125, 0.375, 0.375])
     """
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        n, total = float(visit.scored_V.sum()), float(visit.successes_V.sum())
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        n, total = float(seen.n_P.sum()), float(seen.successes_P.sum())
         mean = total / max(n, 1)
-        squares = total - float(visit.graded_V.sum()) - n * mean**2  # u^2 = u - u (1-u)
-        seen = Moments(n, mean, max(squares, 0.0))
-        for kind, step in (("rewards", seen), ("means", Moments.of(visit.mean_V))):
+        squares = total - float(seen.graded_P.sum()) - n * mean**2  # u^2 = u - u (1-u)
+        rewards = Moments(n, mean, max(squares, 0.0))
+        for kind, step in (("rewards", rewards), ("means", Moments.of(seen.mean_P))):
             updated = _moments(memory.numbers, kind).plus(step)._asdict()
             memory.numbers |= {f"{kind}_{name}": value for name, value in updated.items()}
 
-    def expect(outcome: Outcome) -> FloatArray:
-        scored_R, mean_G, n_G = ~np.isnan(outcome.success_R), outcome.mean_G, outcome.scored_G
-        rewards = _moments(outcome.numbers, "rewards").plus(Moments.of(outcome.success_R[scored_R]))
-        means = _moments(outcome.numbers, "means").plus(Moments.of(mean_G[n_G > 0]))
-        noise_G = rewards.variance / np.maximum(n_G, 1)
-        total_G = noise_G + means.variance
-        share_G = np.where(total_G > 0, noise_G / np.where(total_G > 0, total_G, 1.0), 0.0)
-        return np.asarray((1 - share_G) * mean_G + share_G * rewards.mean)[outcome.group_R]
+    def expect(view: View, seen: ByPrompt) -> FloatArray:
+        scored_R, mean_P, n_P = ~np.isnan(seen.success_R), seen.mean_P, seen.n_P
+        rewards = _moments(view.numbers, "rewards").plus(Moments.of(seen.success_R[scored_R]))
+        means = _moments(view.numbers, "means").plus(Moments.of(mean_P[n_P > 0]))
+        noise_P = rewards.variance / np.maximum(n_P, 1)
+        total_P = noise_P + means.variance
+        share_P = np.where(total_P > 0, noise_P / np.where(total_P > 0, total_P, 1.0), 0.0)
+        return np.asarray((1 - share_P) * mean_P + share_P * rewards.mean)[seen.prompt_R]
 
     start = {f"{kind}_{name}": 0.0 for kind in ("rewards", "means") for name in Moments._fields}
     return replace(

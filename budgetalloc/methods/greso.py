@@ -4,7 +4,8 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.rules import ranked
 from budgetalloc.methods.table import AboveZero, Between, Count, Share, method, policy
@@ -45,9 +46,10 @@ def greso(
     """
     targets = {"easy": target / 3, "hard": target * 2 / 3}
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        columns, numbers, many_V = memory.columns, memory.numbers, visit.scored_V >= 2
-        at, equal, easy = visit.at_V[many_V], ~visit.mixed_V[many_V], visit.mean_V[many_V] >= 0.5
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        columns, numbers, many_P = memory.columns, memory.numbers, seen.n_P >= 2
+        at = memory.rows(seen.ids_P)[many_P]
+        equal, easy = ~seen.mixed_P[many_P], seen.mean_P[many_P] >= 0.5
         columns["run"][at] = np.where(equal, columns["run"][at] + 1, 0)
         columns["easy"][at] = equal & easy
         for kind, flat in (("easy", equal & easy), ("hard", equal & ~easy)):

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_function, check_integer, check_number, check_type
-from budgetalloc.policies import Hinted, Policy, Tally, View
+from budgetalloc.policies import Hinted, Policy, View
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.rounds import followed_by
 from budgetalloc.policies.spending import Spending
@@ -72,12 +73,12 @@ def on_all_fail(
     check_number("share", share, 0, 1, without=(0, 1))
     check_integer("fewest", fewest, 1)
 
-    def with_hints(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
+    def with_hints(view: View, spent_P: IntArray, seen: ByPrompt, reserve: int) -> Rounds:
         budget = replace(view.budget, rollouts=int(spent_P.sum()) + reserve)
         spending = Spending(budget, len(spent_P), spent_P)
-        failed_P = (tally.successes_P == 0) & (tally.scored_P >= fewest)
+        failed_P = (seen.successes_P == 0) & (seen.n_P >= fewest)
         failed = np.flatnonzero(failed_P & (spent_P < budget.largest_group))
-        failed = failed[np.argsort(-tally.scored_P[failed], kind="stable")]
+        failed = failed[np.argsort(-seen.n_P[failed], kind="stable")]
         ids = [view.ids_P[at] for at in failed.tolist()]
         answer = hint(list(ids)) if ids else []
         wanted = set(ids if answer is None else check_ids(answer, "hint(ids)"))

@@ -35,14 +35,14 @@ def hora(*, pilot: Count = 4, seed: int = 0) -> Policy:
         share = rollouts // prompts // quantum * quantum
         first = max(low, min(-(-pilot // quantum) * quantum, share, high))
         number = min(prompts, rollouts // first)  # the rest can be spent on them
-        tally = yield first * (np.arange(prompts) < number)
+        seen = yield first * (np.arange(prompts) < number)
         left = rollouts - first * number
         if left:
-            failures_P = tally.scored_P - tally.successes_P
-            seen = Beta(1 + tally.successes_P[:number], 1 + failures_P[:number])
+            failures_P = seen.n_P - seen.successes_P
+            belief = Beta(1 + seen.successes_P[:number], 1 + failures_P[:number])
             rest = Budget(left, floor=0, min_group=1, quantum=quantum, cap=high - first)
             more_P = np.zeros(prompts, dtype=np.int64)
-            more_P[:number] = spend(seen, hit, replace(view, budget=rest), None)
+            more_P[:number] = spend(belief, hit, replace(view, budget=rest), None)
             yield more_P
 
     return policy(decide, prior=(1.0, 1.0))

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray, Point
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.budget import IntArray
@@ -80,21 +81,21 @@ def knapsack_rl(
     array([ 2, 16,  8,  6,  8])
     """
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        at_V, columns = visit.at_V, memory.columns
-        from_VM = np.arange(recent) - visit.scored_V.astype(np.int64)[:, None]
-        older_VM = np.take_along_axis(columns["recent"][at_V], np.maximum(from_VM, 0), axis=1)
-        latest_VM = np.where(from_VM < 0, visit.mean_V[:, None], older_VM)
-        columns["recent"][at_V] = latest_VM
-        filled_V = np.maximum((~np.isnan(latest_VM)).sum(axis=1), 1)
-        rate_V = np.nansum(latest_VM, axis=1) / filled_V
-        rate_V = np.where(visit.scored_V >= recent, visit.mean_V, rate_V)
-        columns["rate"][at_V] = np.clip(rate_V, 0.0, 1.0)
-        taken_V = np.minimum(visit.scored_V, filled_V)
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        at_P, columns = memory.rows(seen.ids_P), memory.columns
+        from_PM = np.arange(recent) - seen.n_P.astype(np.int64)[:, None]
+        older_PM = np.take_along_axis(columns["recent"][at_P], np.maximum(from_PM, 0), axis=1)
+        latest_PM = np.where(from_PM < 0, seen.mean_P[:, None], older_PM)
+        columns["recent"][at_P] = latest_PM
+        filled_P = np.maximum((~np.isnan(latest_PM)).sum(axis=1), 1)
+        rate_P = np.nansum(latest_PM, axis=1) / filled_P
+        rate_P = np.where(seen.n_P >= recent, seen.mean_P, rate_P)
+        columns["rate"][at_P] = np.clip(rate_P, 0.0, 1.0)
+        taken_P = np.minimum(seen.n_P, filled_P)
         # assumes that what left the window had its mean
-        older_V = (filled_V - taken_V) * columns["graded"][at_V]
-        columns["graded"][at_V] = (taken_V * visit.graded_V / visit.scored_V + older_V) / filled_V
-        columns["scored"][at_V] += visit.scored_V
+        older_P = (filled_P - taken_P) * columns["graded"][at_P]
+        columns["graded"][at_P] = (taken_P * seen.graded_P / seen.n_P + older_P) / filled_P
+        columns["scored"][at_P] += seen.n_P
 
     def decide(view: View) -> IntArray:
         budget, recall = view.budget, view.recall

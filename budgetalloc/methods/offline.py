@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, shown
 from budgetalloc.methods.rules import ranked
 from budgetalloc.methods.table import policy
 from budgetalloc.policies import Policy, View
-from budgetalloc.policies.interface import Outcome
 
 logger = logging.getLogger(__name__)
 Offline = Mapping[Id, tuple[float, int]] | int | None
@@ -62,34 +62,32 @@ class InitialSuccess:
                     argument="offline",
                 ) from error
 
-    def results(
-        self, ids_P: Sequence[Id], recall: Mapping[str, FloatArray]
-    ) -> tuple[FloatArray, FloatArray]:
+    def results(self, view: View) -> tuple[FloatArray, FloatArray]:
         """Successes and rollouts of each prompt before training, shape (P,); both 0 if unknown."""
         if not self.given:
-            return recall["offline_successes"], recall["offline_rollouts"]
-        pairs = [self.given.get(name, (0.0, 0)) for name in ids_P]
+            return view.recall["offline_successes"], view.recall["offline_rollouts"]
+        pairs = [self.given.get(name, (0.0, 0)) for name in view.ids_P]
         both_P2 = np.array(pairs, dtype=np.float64).reshape(-1, 2)
         return both_P2[:, 0], both_P2[:, 1]
 
-    def missing(self, recall: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
+    def missing(self, view: View) -> NDArray[np.bool_]:
         """Which prompts still have to be measured, shape (P,)."""
-        return recall["offline_rollouts"] < self.measure
+        return view.recall["offline_rollouts"] < self.measure
 
-    def learn(self, memory: Memory, visit: Visit) -> NDArray[np.bool_]:
-        """Adds the measurements of a visit to the memory; returns which visited prompts were
-        trained on, shape (V,)."""
-        at_V, columns = visit.at_V, memory.columns
-        measured_V = columns["offline_rollouts"][at_V] < self.measure
-        columns["offline_successes"][at_V] += np.where(measured_V, visit.successes_V, 0.0)
-        columns["offline_rollouts"][at_V] += np.where(measured_V, visit.scored_V, 0.0)
-        return ~measured_V
+    def learn(self, memory: Memory, seen: ByPrompt) -> NDArray[np.bool_]:
+        """Adds the measurements of a step to the memory; returns which of its prompts were trained
+        on, shape (P,)."""
+        at_P, columns = memory.rows(seen.ids_P), memory.columns
+        measured_P = columns["offline_rollouts"][at_P] < self.measure
+        columns["offline_successes"][at_P] += np.where(measured_P, seen.successes_P, 0.0)
+        columns["offline_rollouts"][at_P] += np.where(measured_P, seen.n_P, 0.0)
+        return ~measured_P
 
     def policy(
         self,
         rule: Callable[[View], IntArray],
-        expected: Callable[[Outcome], FloatArray],
-        learn: Callable[[Memory, Visit], None],
+        expected: Callable[[View, ByPrompt], FloatArray],
+        learn: Callable[[Memory, ByPrompt], None],
         columns: Mapping[str, float] | None = None,
         numbers: Mapping[str, float] | None = None,
         **given: Any,
@@ -98,14 +96,14 @@ class InitialSuccess:
 
         Args:
             rule: The rule.
-            expected: The baseline: the expected success of each prompt's rollouts, shape (G,).
+            expected: The baseline: the expected success of each prompt's rollouts, shape (P,).
             learn: The update of the memory, which calls that of this class.
             columns, numbers: Of the memory besides.
             given: As in `table.policy`.
         """
 
         def decide(view: View) -> IntArray:
-            if not self.measure or not (missing_P := self.missing(view.recall)).any():
+            if not self.measure or not (missing_P := self.missing(view)).any():
                 return rule(view)
             steps = -(-int(missing_P.sum()) * self.measure // (view.budget.rollouts or np.inf))
             if not view.step and steps > 1:
@@ -119,11 +117,11 @@ class InitialSuccess:
             order_P = np.linspace(1.0, 0.5, len(missing_P))  # the view's order is random
             return ranked(order_P + missing_P, self.measure, view)
 
-        def expect(outcome: Outcome) -> FloatArray:
-            expected_G = expected(outcome)
+        def expect(view: View, seen: ByPrompt) -> FloatArray:
+            expected_P = expected(view, seen)
             if self.measure:
-                expected_G = np.where(self.missing(outcome.recall_G), np.nan, expected_G)
-            return np.asarray(expected_G[outcome.group_R])
+                expected_P = np.where(self.missing(view), np.nan, expected_P)
+            return np.asarray(expected_P[seen.prompt_R])
 
         memory = Memory({**(columns or {}), **_COLUMNS}, learn, numbers)
         needs = {"candidates": "all", "baseline": "policy"} | given

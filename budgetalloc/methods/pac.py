@@ -5,8 +5,9 @@ from typing import Annotated
 
 import numpy as np
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.categories import CategoryOf, by_category
@@ -59,17 +60,17 @@ def pac(
     {'mu:a': 0.0, 's2:a': 0.52, 'mu:b': 0.5, 's2:b': 0.52}
     """
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        numbers, step = memory.numbers, visit.step
-        names_V = np.array([str(domain_of(x)) for x in visit.ids_V], dtype=object)
-        size_V = mean_advantage(visit.rewards_R, visit.group_R, len(names_V))
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        numbers, step = memory.numbers, memory.step
+        names_P = np.array([str(domain_of(x)) for x in seen.ids_P], dtype=object)
+        size_P = mean_advantage(seen.rewards_R, seen.prompt_R, len(names_P))
         share: dict[str, float] = {}
-        for name in dict.fromkeys(names_V.tolist()):
-            here_V = names_V == name
-            scored = visit.scored_V[here_V].sum()
-            share[name] = float(scored / visit.scored_V.sum())
-            numbers[f"size:{name}:{step}"] = float(size_V[here_V].mean())
-            numbers[f"mean:{name}:{step}"] = float(visit.successes_V[here_V].sum() / scored)
+        for name in dict.fromkeys(names_P.tolist()):
+            here_P = names_P == name
+            scored = seen.n_P[here_P].sum()
+            share[name] = float(scored / seen.n_P.sum())
+            numbers[f"size:{name}:{step}"] = float(size_P[here_P].mean())
+            numbers[f"mean:{name}:{step}"] = float(seen.successes_P[here_P].sum() / scored)
             numbers.setdefault(f"mu:{name}", 0.0)
             numbers.setdefault(f"s2:{name}", 1.0)
         names = [key[3:] for key in numbers if key.startswith("mu:")]
@@ -78,12 +79,12 @@ def pac(
         for c, name in enumerate(names):
             for kind in ("size", "mean"):
                 numbers.pop(f"{kind}:{name}:{step - window}", None)
-            seen = [t for t in steps if f"size:{name}:{t}" in numbers]
-            if seen:
-                size_C[c] = np.mean([numbers[f"size:{name}:{t}"] for t in seen])
-            if len(seen) >= _FEWEST:
-                places = (np.array(seen) - steps[0]) / max(len(steps) - 1, 1)
-                means = np.array([numbers[f"mean:{name}:{t}"] for t in seen])
+            present = [t for t in steps if f"size:{name}:{t}" in numbers]
+            if present:
+                size_C[c] = np.mean([numbers[f"size:{name}:{t}"] for t in present])
+            if len(present) >= _FEWEST:
+                places = (np.array(present) - steps[0]) / max(len(steps) - 1, 1)
+                means = np.array([numbers[f"mean:{name}:{t}"] for t in present])
                 slope_C[c] = np.polyfit(places, means, 1)[0]
         utility_C = (1 + slope_C / (np.abs(slope_C).sum() + 1e-9)) * size_C
         for name, utility in zip(names, utility_C.tolist(), strict=True):

@@ -50,9 +50,9 @@ def pilot_commit(
             elif at == 0 or spending.left > rest:
                 spending.give(at, pilot)
         before_P = spending.counts_P.copy()
-        tally = yield before_P
-        best = np.argsort(-tally.variance(), kind="stable")
-        chosen = best[tally.mixed()[best] & (before_P[best] < group)]
+        seen = yield before_P
+        best = np.argsort(-seen.variance_P, kind="stable")
+        chosen = best[seen.mixed_P[best] & (before_P[best] < group)]
         spending.give_each(chosen, group - before_P[chosen])
         spending.spread(best)
         yield spending.counts_P - before_P

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_number
 from budgetalloc.methods.rules import drawn_first, ranked
@@ -42,8 +43,8 @@ def prime_pools(
     for weight in weights.tolist():
         check_number("weight of pools", weight, 0, math.inf, without=(0, math.inf))
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        memory.columns["last"][visit.at_V] = visit.mean_V
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        memory.columns["last"][memory.rows(seen.ids_P)] = seen.mean_P
 
     def decide(view: View) -> IntArray:
         last_P = view.recall["last"]

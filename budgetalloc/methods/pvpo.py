@@ -6,8 +6,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.errors import check_number, check_type
 from budgetalloc.methods.rules import pass_or_explore
 from budgetalloc.methods.table import Count, Share, method, policy
@@ -45,11 +46,11 @@ def pvpo(
     for x, rate in known.items():
         check_number(f"reference[{x!r}]", rate, 0, 1)
 
-    def learn(memory: Memory, visit: Visit) -> None:
+    def learn(memory: Memory, seen: ByPrompt) -> None:
         # rollouts in a row: above 0 of reward 1, below 0 of reward 0
-        run, at_V = memory.columns["run"], visit.at_V
-        longer_V = np.where(visit.mean_V == 0, np.minimum(run[at_V], 0) - visit.scored_V, 0)
-        run[at_V] = np.where(visit.mean_V == 1, np.maximum(run[at_V], 0) + visit.scored_V, longer_V)
+        run, at_P = memory.columns["run"], memory.rows(seen.ids_P)
+        longer_P = np.where(seen.mean_P == 0, np.minimum(run[at_P], 0) - seen.n_P, 0)
+        run[at_P] = np.where(seen.mean_P == 1, np.maximum(run[at_P], 0) + seen.n_P, longer_P)
 
     def passes(view: View) -> NDArray[np.bool_]:
         run_P = view.recall["run"]

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.budget import IntArray, rollouts_alone
@@ -77,9 +78,9 @@ def least_visited_first(group: int) -> Callable[[View], IntArray]:
     return decide
 
 
-def count_visits(memory: Memory, visit: Visit) -> None:
+def count_visits(memory: Memory, seen: ByPrompt) -> None:
     """The update of a memory's column "visits"."""
-    memory.columns["visits"][visit.at_V] += 1
+    memory.columns["visits"][memory.rows(seen.ids_P)] += 1
 
 
 def batch(

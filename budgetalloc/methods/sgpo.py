@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_list
@@ -57,11 +58,11 @@ def sgpo(
         raise InputError("phases", "give the steps at which groups of 4 and of 8 begin.", phases)
     reference = InitialSuccess(offline)
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        memory.numbers["steps"] += float(reference.learn(memory, visit).any())
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        memory.numbers["steps"] += float(reference.learn(memory, seen).any())
 
     def decide(view: View) -> IntArray:
-        successes_P, rollouts_P = reference.results(view.ids_P, view.recall)
+        successes_P, rollouts_P = reference.results(view)
         rate_P, unknown_P = successes_P / np.maximum(rollouts_P, 1), rollouts_P == 0
         size = _SIZES[sum(view.numbers["steps"] >= begin for begin in begins)]
         join_draw_P, order_draw_P = view.rng.random((2, len(rate_P)))
@@ -72,5 +73,5 @@ def sgpo(
 
     numbers = {"steps": 0.0}
     return reference.policy(
-        decide, lambda outcome: outcome.mean_G, learn, numbers=numbers, scale="group"
+        decide, lambda view, seen: seen.mean_P, learn, numbers=numbers, scale="group"
     )

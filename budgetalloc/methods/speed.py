@@ -26,6 +26,6 @@ def speed(*, init: Annotated[int, Between(2)] = 4, cont: Count = 20, seed: int =
 
     def decide(view: View) -> Rounds:
         every = view.rollouts_only("speed")
-        return until_finished(view, init, cont, init + cont, lambda tally: ~tally.mixed(), every)
+        return until_finished(view, init, cont, init + cont, lambda seen: ~seen.mixed_P, every)
 
     return policy(decide, candidates=-(-(init + cont) // init), by_group=True)

@@ -1,21 +1,19 @@
 """SPO and SPO++: single rollouts of prompts drawn by their deviation, with a tracked success rate
 as the baseline."""
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import numpy as np
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.estimator import BetaEstimator
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.memory import Memory, Visit
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.methods.offline import InitialSuccess, Offline
 from budgetalloc.methods.rules import drawn_first, ranked
 from budgetalloc.methods.table import AboveZero, Between, method
 from budgetalloc.policies import Policy, View
-from budgetalloc.policies.interface import Outcome
 
 Rho = Annotated[float, Between(0, 1, without=(1,))]
 
@@ -77,34 +75,32 @@ def _single_stream(rho: float, eps: float, offline: Offline, by_step: bool) -> P
     visit. The memory holds them, because their start fades too; the estimator is for metrics."""
     reference = InitialSuccess(offline)
 
-    def learn(memory: Memory, visit: Visit) -> None:
-        trained_V, columns = reference.learn(memory, visit), memory.columns
-        at, successes_V = visit.at_V[trained_V], visit.successes_V[trained_V]
-        failures_V = visit.scored_V[trained_V] - successes_V
-        kept_V = rho ** (visit.step - columns["last"][at]) if by_step else rho
-        columns["start"][at] *= kept_V
-        columns["successes"][at] = kept_V * columns["successes"][at] + successes_V
-        columns["failures"][at] = kept_V * columns["failures"][at] + failures_V
-        columns["last"][visit.at_V] = visit.step
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        trained_P, columns = reference.learn(memory, seen), memory.columns
+        at_P = memory.rows(seen.ids_P)
+        at, successes_P = at_P[trained_P], seen.successes_P[trained_P]
+        failures_P = seen.n_P[trained_P] - successes_P
+        kept_P = rho ** (memory.step - columns["last"][at]) if by_step else rho
+        columns["start"][at] *= kept_P
+        columns["successes"][at] = kept_P * columns["successes"][at] + successes_P
+        columns["failures"][at] = kept_P * columns["failures"][at] + failures_P
+        columns["last"][at_P] = memory.step
 
-    def value(ids_P: Sequence[Id], recall: Mapping[str, FloatArray]) -> FloatArray:
-        successes_P, rollouts_P = reference.results(ids_P, recall)
+    def value(view: View) -> FloatArray:
+        recall, (successes_P, rollouts_P) = view.recall, reference.results(view)
         mass_P = np.where(rollouts_P > 0, 1 / (1 - rho), 1.0) * recall["start"]
         alpha_P = mass_P * (successes_P + 0.5) / (rollouts_P + 1) + recall["successes"]
         beta_P = mass_P * (rollouts_P - successes_P + 0.5) / (rollouts_P + 1) + recall["failures"]
         return np.asarray(alpha_P / (alpha_P + beta_P))
 
     def decide(view: View) -> IntArray:
-        value_P = value(view.ids_P, view.recall)
+        value_P = value(view)
         weight_P = np.sqrt(value_P * (1 - value_P) * view.belief_P.spread_P) + eps
         return ranked(drawn_first(weight_P, view.rng), 1, view)
 
-    def expected(outcome: Outcome) -> FloatArray:
-        return value(outcome.ids_G, outcome.recall_G)
-
     return reference.policy(
         decide,
-        expected,
+        lambda view, seen: value(view),
         learn,
         {"start": 1.0, "successes": 0.0, "failures": 0.0, "last": 0.0},
         estimator=BetaEstimator(idle=rho) if by_step and rho else BetaEstimator(discount=rho),

@@ -7,12 +7,13 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.errors import InputError
 from budgetalloc.methods.table import Between, Count, Share, method, policy
-from budgetalloc.policies import Policy, Tally, View
-from budgetalloc.policies.interface import Outcome, Rounds
+from budgetalloc.policies import Policy, View
+from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.rounds import until_finished
 
 _START = 16  # prompts that the starting prior weighs
@@ -85,18 +86,17 @@ def v05(
     def decide(view: View) -> Rounds:
         value_P = view.belief_P.mean
 
-        def settled(tally: Tally) -> NDArray[np.bool_]:
-            n_P = tally.scored_P
-            d_P = disagreement(tally.successes_P / np.maximum(n_P, 1), value_P, n_P)
+        def settled(seen: ByPrompt) -> NDArray[np.bool_]:
+            n_P, d_P = seen.n_P, disagreement(seen.mean_P, value_P, seen.n_P)
             return np.asarray(d_P / (d_P * n_P + 1) - d_P / (d_P * (n_P + 1) + 1) <= cost)
 
         return until_finished(view, first, more, most, settled, view.rollouts_only("v05"))
 
-    def expect(outcome: Outcome) -> FloatArray:
-        mean_G, value_G, n_G = outcome.mean_G, outcome.belief_G.mean, outcome.scored_G
-        d_G = disagreement(mean_G, value_G, n_G)
-        weight_G = d_G / (d_G + 1 / np.maximum(n_G, 1))
-        return np.asarray(weight_G * mean_G + (1 - weight_G) * value_G)[outcome.group_R]
+    def expect(view: View, seen: ByPrompt) -> FloatArray:
+        mean_P, value_P, n_P = seen.mean_P, view.belief_P.mean, seen.n_P
+        d_P = disagreement(mean_P, value_P, n_P)
+        weight_P = d_P / (d_P + 1 / np.maximum(n_P, 1))
+        return np.asarray(weight_P * mean_P + (1 - weight_P) * value_P)[seen.prompt_R]
 
     needs = {"candidates": 2, "baseline": "policy", "scale": "rms", "by_group": True}
     return policy(decide, estimator=_PooledEstimator(discount=0.9), expect=expect, **needs)

@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.methods.table import Between, Count, Inside, method, policy
-from budgetalloc.policies import Policy, Tally, View
+from budgetalloc.policies import Policy, View
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import Rounds
 from budgetalloc.policies.spending import Spending
@@ -31,12 +32,12 @@ def half_widths(limit: int, alpha: float) -> FloatArray:
     return np.asarray(stdtrit(counts_N - 1.0, 1 - alpha / 2) / np.sqrt(counts_N))
 
 
-def deviation(tally: Tally) -> FloatArray:
+def deviation(seen: ByPrompt) -> FloatArray:
     """The sample deviation s of each prompt's successes, shape (P,): s^2 = n / (n-1) r (1-r) if
     they are 0 or 1; 0 below two rollouts, and for equal rewards."""
-    n = np.maximum(tally.scored_P, 2)
-    varies_P = tally.mixed() & (tally.scored_P >= 2)
-    return np.where(varies_P, np.sqrt(n / (n - 1) * tally.variance()), 0.0)
+    n = np.maximum(seen.n_P, 2)
+    varies_P = seen.mixed_P & (seen.n_P >= 2)
+    return np.where(varies_P, np.sqrt(n / (n - 1) * seen.variance_P), 0.0)
 
 
 @method("in rounds", "a description")
@@ -96,13 +97,13 @@ def xrpo(
         total, budget = view.rollouts_only("xrpo"), view.budget
         counts_P = bases(view)
         left, high = total - int(counts_P.sum()), budget.largest_group
-        tally = yield counts_P
+        seen = yield counts_P
         started = np.flatnonzero(counts_P)
         for to_come in range(rounds, 0, -1):
             size = -(-left // (budget.quantum * to_come)) * budget.quantum
             if not size:
                 return
-            had_K, deviation_K = counts_P[started], deviation(tally)[started]
+            had_K, deviation_K = counts_P[started], deviation(seen)[started]
             log_t = np.log1p(view.step if clock == "steps" else total - left)
 
             def value(
@@ -133,6 +134,6 @@ def xrpo(
             more_P = np.zeros_like(counts_P)
             more_P[started] = spend(view.belief_P.take(started), value, extra, None)
             counts_P, left = counts_P + more_P, left - size
-            tally = yield more_P
+            seen = yield more_P
 
     return policy(decide)

@@ -3,7 +3,7 @@
 
 from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.composition import knapsack, thompson, uniform
-from budgetalloc.policies.interface import Hinted, Needs, Tally, View
+from budgetalloc.policies.interface import Hinted, Needs, View
 from budgetalloc.policies.policy import Policy, Step
 from budgetalloc.policies.rounds import growing, sequential
 
@@ -12,7 +12,6 @@ __all__ = [
     "Needs",
     "Policy",
     "Step",
-    "Tally",
     "View",
     "adaptive",
     "growing",

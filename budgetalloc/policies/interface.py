@@ -1,16 +1,16 @@
 """The inputs and outputs of a decision, which policies and trainers share."""
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import unequal
 from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.errors import (
     InputError,
@@ -31,10 +31,7 @@ __all__ = [
     "Hinted",
     "Keep",
     "Needs",
-    "Outcome",
     "Rounds",
-    "Seen",
-    "Tally",
     "View",
     "budget_of_groups",
     "drawn_others",
@@ -59,7 +56,7 @@ class Needs:
         min_group: Smallest non-empty group; 1 if the baseline does not need groups.
         costs: Whether the decision weighs the cost of rollouts (`View.costs_P`).
         by_group: Whether a decision in rounds may go on when some groups have ended and others have
-            not (`Tally.running_P`). Its counts must not depend on which groups ended first.
+            not (`ByPrompt.running_P`). Its counts must not depend on which groups ended first.
         part: Whether the decision draws prompts, so that a part of a large pool, another one at
             each step, can stand for all of it (`seen_of`).
     """
@@ -155,59 +152,6 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
-    """The outcomes of a step's rounds so far, one entry per prompt in the order of the `View`.
-
-    Args:
-        successes_P: Sum of the successes, in [0, n].
-        scored_P: Rollouts with a success in [0, 1], n.
-        low_P, high_P: Lowest and highest reward, on the trainer's scale; inf and -inf without any.
-        graded_P: Sum of u(1-u) over the successes u; 0 if all are 0 or 1.
-        running_P: Whether rollouts of it are still being generated, with `Needs.by_group`; else
-            False.
-
-    >>> tally, rewards_R = Tally.empty(2), np.array([0.2, 0.2, 0.2, 1.0])
-    >>> tally.add(np.array([0, 0, 1, 1]), rewards_R, np.array([0.0, 0.0, 0.0, 1.0]))
-    >>> tally.successes_P, tally.mixed()
-    (array([0., 1.]), array([False,  True]))
-    """
-
-    successes_P: FloatArray
-    scored_P: FloatArray
-    low_P: FloatArray
-    high_P: FloatArray
-    graded_P: FloatArray
-    running_P: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, dtype=np.bool_))
-
-    @classmethod
-    def empty(cls, prompts: int) -> "Tally":
-        low_P, high_P = np.full(prompts, np.inf), np.full(prompts, -np.inf)
-        none_P = np.zeros(prompts, dtype=np.bool_)
-        return cls(np.zeros(prompts), np.zeros(prompts), low_P, high_P, np.zeros(prompts), none_P)
-
-    def add(self, at_R: IntArray, rewards_R: FloatArray, success_R: FloatArray) -> None:
-        """Adds rewards and successes, NaN for none, of rollouts of the prompts at these indices,
-        shape (R,)."""
-        scored_R = ~np.isnan(success_R)
-        np.add.at(self.successes_P, at_R[scored_R], success_R[scored_R])
-        np.add.at(self.scored_P, at_R[scored_R], 1.0)
-        np.add.at(self.graded_P, at_R[scored_R], (success_R * (1 - success_R))[scored_R])
-        np.fmin.at(self.low_P, at_R, rewards_R)
-        np.fmax.at(self.high_P, at_R, rewards_R)
-
-    def variance(self) -> FloatArray:
-        """The variance of each prompt's successes, 0 without any, shape (P,); r (1-r) for 0/1
-        successes of mean r."""
-        n_P = np.maximum(self.scored_P, 1)
-        rate_P = self.successes_P / n_P
-        return np.asarray(np.maximum(rate_P * (1 - rate_P) - self.graded_P / n_P, 0.0))
-
-    def mixed(self) -> NDArray[np.bool_]:
-        """Which groups are mixed, i.e. have unequal rewards, shape (P,)."""
-        return unequal(self.low_P, self.high_P)
-
-
-@dataclass(frozen=True, eq=False)
 class Hinted:
     """Counts of rollouts to generate with the user's hint; a decision in rounds yields this instead
     of plain counts."""
@@ -215,57 +159,18 @@ class Hinted:
     counts_P: IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """All rollouts of a step, from which a policy computes its own baseline.
-
-    Args:
-        ids_G: The prompts that were rolled out.
-        group_R: The index in `ids_G` of each rollout's prompt, shape (R,).
-        success_R: The success of each rollout in [0, 1], NaN for none, shape (R,).
-        belief_G: Beliefs before the step.
-        recall_G, numbers: Columns and numbers of the policy's memory before the step, as in `View`.
-
-    >>> belief, success_R = Beta([0.5, 0.5], [0.5, 0.5]), np.array([1.0, 0.0, np.nan, 1.0])
-    >>> outcome = Outcome(["a", "b"], np.array([0, 0, 0, 1]), success_R, belief, {}, {})
-    >>> outcome.scored_G, outcome.mean_G
-    (array([2., 1.]), array([0.5, 1. ]))
-    """
-
-    ids_G: list[Id]
-    group_R: IntArray
-    success_R: FloatArray
-    belief_G: Beta
-    recall_G: Mapping[str, FloatArray]
-    numbers: Mapping[str, float]
-
-    @property
-    def scored_G(self) -> FloatArray:
-        """Rollouts of each prompt that have a success, shape (G,)."""
-        scored_R = ~np.isnan(self.success_R)
-        return np.bincount(self.group_R, scored_R, len(self.ids_G)).astype(np.float64)
-
-    @property
-    def mean_G(self) -> FloatArray:
-        """Mean success of each prompt's rollouts, 0 without any, shape (G,)."""
-        sums_G = np.bincount(self.group_R, np.nan_to_num(self.success_R), len(self.ids_G))
-        return np.asarray(sums_G / np.maximum(self.scored_G, 1))
-
-
 CostOf = Callable[[Sequence[Id], Beta], tuple[FloatArray, FloatArray]]
 """(ids_P, belief_P) -> (cost of each prompt once a group, cost of one rollout), shape (P,) each."""
-Rounds = Generator[IntArray | Hinted, Tally, None]
-"""A decision in rounds: a generator that yields counts, receives the tally, and returns when it
-wants no more."""
+Rounds = Generator[IntArray | Hinted, ByPrompt, None]
+"""A decision in rounds: a generator that yields counts, receives the rollouts so far of the view's
+prompts, and returns when it wants no more."""
 Decide = Callable[[View], IntArray | Rounds]
-Expect = Callable[[Outcome], FloatArray]
-"""A baseline of the policy's own: the expected success of each rollout in [0, 1], NaN for one not
-to train on."""
+Expect = Callable[[View, ByPrompt], FloatArray]
+"""A baseline of the policy's own: from what was known of the step's prompts before it, and its
+rollouts, to the expected success of each rollout in [0, 1], NaN for one not to train on."""
 Keep = Callable[[Sequence[Id], FloatArray, int, FloatArray | None, FloatArray | None], IntArray]
 """(ids_R, rewards_R, rows, scores_RF by reward function, success_R) -> ascending indices of the
 rollouts to train on. If success_R is None, the rewards are the successes."""
-Seen = tuple[list[Id], FloatArray, FloatArray]
-"""Prompts, rewards and successes of one round's rollouts."""
 
 
 @dataclass(frozen=True)

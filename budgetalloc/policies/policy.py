@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.estimator import Estimator
 from budgetalloc.beliefs.expected_reward import Sums, prior_share
 from budgetalloc.beliefs.features import Features
@@ -41,10 +42,7 @@ from budgetalloc.policies.interface import (
     Hinted,
     Keep,
     Needs,
-    Outcome,
     Rounds,
-    Seen,
-    Tally,
     View,
 )
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
@@ -73,7 +71,7 @@ class Policy:
         keep: Selects the rollouts to train on, if the policy generates more.
         memory: Per-prompt columns in addition to the beliefs, or None.
         expect: The baseline of `Needs(baseline="policy")`: the expected success of each rollout of
-            a step (`Outcome`).
+            a step.
         decide_with_features: The rule that `with_features` puts in place of `decide`, if any.
         plan: The rollouts of each step, if they vary over the run (`contrib.pacing`); after the
             plan those of the budget hold.
@@ -105,7 +103,7 @@ class Policy:
         check_type("memory", self.memory, (Memory, type(None)), "a Memory or None")
         for name, what in (
             ("decide_with_features", _RULE),
-            ("expect", "of an Outcome that returns the expected success of each rollout"),
+            ("expect", "(view, seen) -> the expected success of each rollout"),
             ("keep", "(ids_R, rewards_R, rows, scores_RF, success_R) -> rows to train on"),
         ):
             if getattr(self, name) is not None:
@@ -238,13 +236,11 @@ class Policy:
         ids = check_ids(ids_R, "ids_R")
         self.learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
 
-    def learn(self, rounds: Sequence[Seen]) -> None:
-        """Learns from one step's checked rewards and successes, round by round, and ends the
-        step."""
+    def learn(self, rounds: Sequence[tuple[list[Id], FloatArray, FloatArray]]) -> None:
+        """Learns from one step's prompts, checked rewards and successes, round by round, and ends
+        the step."""
         if self.memory is not None:  # first: if its update rule raises, neither changes
-            for ids_R, rewards_R, success_R in rounds:
-                self.memory.observe(ids_R, rewards_R, success_R)
-            self.memory.tick()
+            self.memory.learn(*_joined(rounds))
         for ids_R, _, success_R in rounds:
             self.estimator.observe(ids_R, success_R)
         self.estimator.tick()
@@ -282,6 +278,16 @@ class Policy:
                 memory.load_state_dict(state)
                 _check_together(memory, self.estimator)
                 self.memory.load_state_dict(state)
+
+
+def _joined(
+    rounds: Sequence[tuple[list[Id], FloatArray, FloatArray]],
+) -> tuple[list[Id], FloatArray, FloatArray]:
+    """The prompts, rewards and successes of all rounds."""
+    none = np.zeros(0)
+    ids_R = [x for ids, _, _ in rounds for x in ids]
+    rewards_R = np.concatenate([none, *(rewards for _, rewards, _ in rounds)])
+    return ids_R, rewards_R, np.concatenate([none, *(success for _, _, success in rounds)])
 
 
 def _check_together(memory: Memory, estimator: Estimator) -> None:
@@ -345,9 +351,7 @@ class Step:
         self._begun, self._open = False, True
         # by place in `ids_P`: few of a large pool
         self._requested, self._observed = Counter[int](), Counter[int]()
-        self._seen: list[Seen] = []
-        self._tally: Tally | None = None  # of the first `_tallied` entries of `_seen`
-        self._tallied = 0
+        self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []  # one for each `observe`
         self._grouped: tuple[list[Id], list[Id], IntArray] | None = None  # the last ids by group
 
     def again(self) -> "Step":
@@ -376,29 +380,33 @@ class Step:
         return self.policy.cold(self.ids_P)
 
     def _view(self) -> View:
-        order_P, costs, memory = self._order_P, self._costs, self.policy.memory
-        belief_P = self.policy.belief(self._shuffled)
+        """The inputs of the decision."""
+        return self._view_of(self._shuffled, self._order_P)
+
+    def _view_of(self, ids_P: Sequence[Id], at_P: IntArray) -> View:
+        """What is known of these prompts, which stand at these places of the step's."""
+        costs, domains_P, memory = self._costs, self._domains_P, self.policy.memory
+        belief_P = self.policy.belief(ids_P)
         prompt_costs_P = costs_P = None
         if callable(costs):
-            given = costs(self._shuffled, belief_P)
-            prompt_costs_P, costs_P = check_group_costs(given, len(order_P))
+            prompt_costs_P, costs_P = check_group_costs(costs(ids_P, belief_P), len(at_P))
         elif costs is not None:
-            costs_P = np.asarray(costs)[order_P]
-        domains_P, whole = self._domains_P, len(order_P) == len(self.ids_P)
+            costs_P = np.asarray(costs)[at_P]
+        whole = len(at_P) == len(self.ids_P)
         return View(
             belief_P=belief_P,
             budget=self.budget,
             costs_P=costs_P,
-            domains_P=None if domains_P is None else [domains_P[at] for at in order_P.tolist()],
+            domains_P=None if domains_P is None else [domains_P[at] for at in at_P.tolist()],
             rng=np.random.default_rng([self.policy.seed, self.number, 1]),
-            ids_P=self._shuffled,
-            cold_P=self.cold_P[order_P] if whole else self.policy.cold(self._shuffled),
+            ids_P=ids_P,
+            cold_P=self.cold_P[at_P] if whole else self.policy.cold(ids_P),
             step=self.number,
-            recall={} if memory is None else memory.recall(self._shuffled),
+            recall={} if memory is None else memory.recall(ids_P),
             numbers={} if memory is None else memory.numbers,
             prior=self._prior,
             prompt_costs_P=prompt_costs_P,
-            left_out=len(self.ids_P) - len(order_P),
+            left_out=len(self.ids_P) - len(at_P),
         )
 
     def in_rounds(self) -> bool:
@@ -451,22 +459,19 @@ class Step:
         if isinstance(plan, np.ndarray):
             return plan if first else None
         try:
-            return next(plan) if first else plan.send(self._outcomes(running))
+            return next(plan) if first else plan.send(self._so_far(running))
         except StopIteration:
             return None
 
-    def _outcomes(self, running: list[Id]) -> Tally:
-        """The tally of all rounds so far; computed on demand, because most decisions have one
-        round."""
-        self._tally = self._tally or Tally.empty(len(self._order_P))
-        for ids_R, rewards_R, success_R in self._seen[self._tallied :]:
-            at_R = self._shuffled.find(ids_R)
-            seen_R = at_R >= 0  # other prompts may be observed, if nothing was requested
-            self._tally.add(at_R[seen_R], rewards_R[seen_R], success_R[seen_R])
-        self._tallied = len(self._seen)
-        if not running:
-            return self._tally
-        return replace(self._tally, running_P=np.isin(self._order_P, self._places(running)))
+    def _so_far(self, running: list[Id]) -> ByPrompt:
+        """The rollouts of all rounds so far, by the prompts of the view. Others may be observed, if
+        nothing was requested; they are left out."""
+        ids_R, rewards_R, success_R = _joined(self._seen)
+        at_R = self._shuffled.find(ids_R)
+        own_R = at_R >= 0
+        running_P = np.isin(self._order_P, self._places(running))
+        rows = at_R[own_R], rewards_R[own_R], success_R[own_R]
+        return ByPrompt(self._shuffled, *rows, running_P)
 
     def observe(
         self,
@@ -570,10 +575,9 @@ class Step:
         ids = check_ids(ids_R, "ids_R")
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = self._groups(ids)
-        memory = self.policy.memory
-        recall_G, numbers = ({}, {}) if memory is None else (memory.recall(ids_G), memory.numbers)
-        outcome = Outcome(ids_G, group_R, success, self.policy.belief(ids_G), recall_G, numbers)
-        return check_rewards(self.policy.expect(outcome), len(success), "expect(outcome)")
+        seen = ByPrompt(ids_G, group_R, success, success)
+        expected_R = self.policy.expect(self._view_of(ids_G, self._places(ids_G)), seen)
+        return check_rewards(expected_R, len(success), "expect(view, seen)")
 
     def _groups(self, ids: list[Id]) -> tuple[list[Id], IntArray]:
         """The prompts of these rollouts of the step, and the index of each in them."""

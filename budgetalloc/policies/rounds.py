@@ -1,6 +1,6 @@
 """Decisions in rounds: a budget is allocated in portions and still spent exactly."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -8,6 +8,8 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import (
@@ -19,15 +21,15 @@ from budgetalloc.errors import (
     check_number,
     check_type,
 )
-from budgetalloc.policies.interface import Decide, Hinted, Rounds, Tally, View
+from budgetalloc.policies.interface import Decide, Hinted, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.spending import Spending, order_matters
 from budgetalloc.solvers.systematic import systematic
 
 __all__ = ["WantsMore", "expected_sizes", "followed_by", "growing", "sequential", "until_finished"]
 
-WantsMore = Callable[[Tally], NDArray[np.bool_]]
-"""From the tally of the step to the prompts whose groups go on, shape (P,)."""
+WantsMore = Callable[[ByPrompt], NDArray[np.bool_]]
+"""From the step's rollouts so far to the prompts whose groups go on, shape (P,)."""
 
 
 def until_finished(
@@ -35,7 +37,7 @@ def until_finished(
     first: int,
     more: int,
     most: int,
-    finished: Callable[[Tally], NDArray[np.bool_]],
+    finished: Callable[[ByPrompt], NDArray[np.bool_]],
     least: int,
 ) -> Rounds:
     """Rounds that continue unfinished prompts, and start new prompts with the rest of the budget.
@@ -58,20 +60,21 @@ def until_finished(
     most = min(
         max(-(-most // quantum) * quantum, view.budget.smallest_group), view.budget.largest_group
     )
-    whole, tally = view.budget.fewest > 0 or order_matters(view.budget, most), Tally.empty(prompts)
+    whole = view.budget.fewest > 0 or order_matters(view.budget, most)
+    seen = ByPrompt.none(view.ids_P)
     while spending.left:
-        before_P, waits = spending.counts_P.copy(), bool(tally.running_P.any())
+        before_P, waits = spending.counts_P.copy(), bool(seen.running_P.any())
         if whole and waits:
-            tally = yield np.zeros_like(before_P)
+            seen = yield np.zeros_like(before_P)
             continue
         if view.budget.fewest and not started:
             share = spending.left // prompts // quantum * quantum
             spending.give_each(np.arange(prompts), min(first, share))
             started = prompts
         begun_P = (before_P > 0) & (before_P < most)
-        open_P = begun_P & ~tally.running_P & ~finished(tally)
+        open_P = begun_P & ~seen.running_P & ~finished(seen)
         spending.give_each(np.flatnonzero(open_P), np.minimum(more, most - before_P[open_P]))
-        unknown_P = open_P | (begun_P & tally.running_P)
+        unknown_P = open_P | (begun_P & seen.running_P)
         # if none of these finishes
         owed = int(np.maximum(most - spending.counts_P[unknown_P], 0).sum())
         idle = not waits and bool((spending.counts_P == before_P).all())
@@ -83,7 +86,7 @@ def until_finished(
             spending.spread(np.argsort(spending.counts_P, kind="stable"), keep)
             if (spending.counts_P == before_P).all():
                 return
-        tally = yield spending.counts_P - before_P
+        seen = yield spending.counts_P - before_P
 
 
 def sequential(
@@ -105,9 +108,9 @@ def sequential(
         policy: Decides the first part, in one round or several, with a budget in rollouts.
         share: Share of the budget for the second round, in (0, 1). It is lowered if the rest could
             not be spent.
-        wants_more: From the tally of the step to the prompts to extend, shape (P,). Others are left
-            out if they got no rollouts. If no prompt wants more, the rest goes to all prompts that
-            have rollouts.
+        wants_more: From the step's rollouts so far (`ByPrompt`) to the prompts to extend, shape
+            (P,). Others are left out if they got no rollouts. If no prompt wants more, the rest
+            goes to all prompts that have rollouts.
 
     >>> import budgetalloc as ba
     >>> policy = sequential(ba.adaptive(), share=0.5)
@@ -122,13 +125,13 @@ def sequential(
     check_number("share", share, 0, 1, without=(0, 1))
     rule = _rule_in_name(wants_more)
 
-    def extend(view: View, spent_P: IntArray, tally: Tally, reserve: int) -> Rounds:
+    def extend(view: View, spent_P: IntArray, seen: ByPrompt, reserve: int) -> Rounds:
         budget = replace(view.budget, rollouts=int(spent_P.sum()) + reserve)
         spending = Spending(budget, len(spent_P), spent_P)
-        more = np.flatnonzero(_wanting(wants_more, tally) & (spent_P > 0))
+        more = np.flatnonzero(_wanting(wants_more, seen) & (spent_P > 0))
         if len(more):
-            successes, before = tally.successes_P[more], view.belief_P.take(more)
-            failures = tally.scored_P[more] - successes
+            successes, before = seen.successes_P[more], view.belief_P.take(more)
+            failures = seen.n_P[more] - successes
             weights = Beta(before.alpha_P + successes, before.beta_P + failures).moment(1, 2)
             rest = Budget(reserve, floor=0, min_group=1, quantum=view.budget.quantum)
             spending.give_each(more, systematic(weights + 1e-9, rest, view.rng))
@@ -144,39 +147,39 @@ def _rule_in_name(wants_more: WantsMore | None) -> str:
     if wants_more is None:
         return ""
     check_function(
-        "wants_more", wants_more, "of a Tally that returns which prompts want more rollouts"
+        "wants_more", wants_more, "of a ByPrompt that returns which prompts want more rollouts"
     )
     return f", wants_more={getattr(wants_more, '__name__', wants_more)}"
 
 
-def _wanting(wants_more: WantsMore | None, tally: Tally) -> NDArray[np.bool_]:
+def _wanting(wants_more: WantsMore | None, seen: ByPrompt) -> NDArray[np.bool_]:
     """Which prompts want more by the user's rule; by default those whose scored rollouts all
     failed. Shape (P,)."""
     if wants_more is None:
-        return np.asarray((tally.successes_P == 0) & (tally.scored_P > 0))
-    more_P = wants_more(tally)
-    if np.shape(more_P) != tally.scored_P.shape:
+        return np.asarray((seen.successes_P == 0) & (seen.n_P > 0))
+    more_P = wants_more(seen)
+    if np.shape(more_P) != seen.n_P.shape:
         raise InputError(
             f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the "
-            "tally.",
+            "seen.",
             argument="wants_more",
         )
     return np.asarray(more_P, dtype=np.bool_)
 
 
 def followed_by(
-    policy: Policy, more: Callable[[View, IntArray, Tally, int], Rounds], share: float, name: str
+    policy: Policy, more: Callable[[View, IntArray, ByPrompt, int], Rounds], share: float, name: str
 ) -> Policy:
     """`policy` with all but a share of the budget, followed by the rounds of `more` with the rest.
 
-    `more` gets the view, the counts spent, shape (P,), their tally and the rollouts that are left.
+    `more` gets the view, the counts spent, shape (P,), their rollouts and how many are left.
     The share, in (0, 1), is lowered if either part could not be spent in whole groups.
     """
 
     def after(decide: Decide) -> Decide:
         def rounds(view: View, plan: IntArray | Rounds, reserve: int) -> Rounds:
-            spent_P, tally = yield from _counted(plan, len(view.ids_P))
-            yield from more(view, spent_P, tally, reserve)
+            spent_P, seen = yield from _counted(plan, view.ids_P)
+            yield from more(view, spent_P, seen, reserve)
 
         def decide_in_rounds(view: View) -> IntArray | Rounds:
             total = view.rollouts_only(name.partition("(")[0])
@@ -222,23 +225,23 @@ def _reserve(budget: Budget, prompts: int, share: float) -> int:
 
 
 def _counted(
-    plan: IntArray | Rounds, prompts: int
-) -> Generator[IntArray | Hinted, Tally, tuple[IntArray, Tally]]:
-    """The rounds of another decision; returns their total counts and their tally."""
-    spent_P, tally = np.zeros(prompts, dtype=np.int64), Tally.empty(prompts)
+    plan: IntArray | Rounds, ids_P: Sequence[Id]
+) -> Generator[IntArray | Hinted, ByPrompt, tuple[IntArray, ByPrompt]]:
+    """The rounds of another decision; returns their total counts and their rollouts."""
+    spent_P, seen = np.zeros(len(ids_P), dtype=np.int64), ByPrompt.none(ids_P)
     if isinstance(plan, np.ndarray):
-        tally = yield plan
-        return spent_P + plan, tally
+        seen = yield plan
+        return spent_P + plan, seen
     try:
         wanted = next(plan)
         # none: it has ended
         while (counts_P := wanted.counts_P if isinstance(wanted, Hinted) else wanted).any():
             spent_P += counts_P
-            tally = yield wanted
-            wanted = plan.send(tally)
+            seen = yield wanted
+            wanted = plan.send(seen)
     except StopIteration:
         pass
-    return spent_P, tally
+    return spent_P, seen
 
 
 def growing(
@@ -274,8 +277,8 @@ def growing(
             it.
         rounds: Most rounds of a step, at least 2; None for as many as needed. Two rollouts become
             eight in 3.
-        wants_more: From the tally of the step to the prompts whose groups go on, shape (P,), each
-            by its own outcomes.
+        wants_more: From the step's rollouts so far (`ByPrompt`) to the prompts whose groups go on,
+            shape (P,), each by its own outcomes.
 
     >>> import budgetalloc as ba
     >>> policy = growing(ba.uniform(), most=4)
@@ -357,18 +360,16 @@ def _in_turn(
     most_K = np.clip(-(-most_K // quantum) * quantum, low, high)
     if budget.fewest:  # all start
         at_once, first_K = len(queue), np.minimum(first_K, total // prompts // quantum * quantum)
-    whole, tally = order_matters(budget, int(most_K.max())), Tally.empty(prompts)
+    whole = order_matters(budget, int(most_K.max()))
     spending.give_each(queue[:at_once], first_K[:at_once])
     yielded = spending.counts_P.copy()
     for number in count(2):  # of the round that is decided
-        tally = yield yielded
-        waits, before_P = bool(tally.running_P.any()), spending.counts_P.copy()
+        seen = yield yielded
+        waits, before_P = bool(seen.running_P.any()), spending.counts_P.copy()
         if not spending.left:
             return
-        had_K, running_K = before_P[queue], tally.running_P[queue]
-        over_K = (
-            (had_K > 0) & ~running_K & (~_wanting(wants_more, tally)[queue] | (had_K >= most_K))
-        )
+        had_K, running_K = before_P[queue], seen.running_P[queue]
+        over_K = (had_K > 0) & ~running_K & (~_wanting(wants_more, seen)[queue] | (had_K >= most_K))
         next_K = np.where(had_K > 0, np.minimum(2 * had_K, most_K), first_K)
         bound_K = np.where(over_K, had_K, most_K)
         needed_K = np.cumsum(bound_K) - bound_K + next_K + had_K.sum() - np.cumsum(had_K)

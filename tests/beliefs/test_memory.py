@@ -15,28 +15,31 @@ from budgetalloc.errors import InputError, StateError
 def counting() -> Memory:
     """Counts visits and steps, and keeps the last mean."""
 
-    def learn(memory, visit):
-        memory.columns["visits"][visit.at_V] += 1
-        memory.columns["last"][visit.at_V] = visit.mean_V
+    def learn(memory, seen):
+        at_P = memory.rows(seen.ids_P)
+        memory.columns["visits"][at_P] += 1
+        memory.columns["last"][at_P] = seen.mean_P
         memory.numbers["steps"] += 1
 
     return Memory({"visits": 0.0, "last": np.nan}, learn, {"steps": 0.0})
 
 
-def test_several_rounds_of_a_step_are_one_visit():
-    memory = counting()
-    memory.observe(["a", "b"], np.array([1.0, 0.0]))
-    memory.observe(["a"], np.array([0.0]))
-    memory.tick()
+def learned(memory, ids_R, rewards_R, success_R=None):
+    """The memory after a step with these rewards, which are the successes unless others are given."""
+    rewards_R = np.array(rewards_R, dtype=np.float64)
+    memory.learn(ids_R, rewards_R, rewards_R if success_R is None else np.array(success_R))
+    return memory
+
+
+def test_a_step_is_one_visit():
+    memory = learned(counting(), ["a", "b", "a"], [1, 0, 0])
     recalled = memory.recall(["a", "b", "c"])
     np.testing.assert_array_equal(recalled["visits"], [1, 1, 0])
     np.testing.assert_array_equal(recalled["last"], [0.5, 0.0, np.nan])
 
 
 def test_a_reward_that_is_nan_is_no_visit():
-    memory = counting()
-    memory.observe(["a"], np.array([np.nan]))
-    memory.tick()
+    memory = learned(counting(), ["a"], [np.nan])
     assert len(memory) == 0
     assert memory.numbers == {"steps": 1.0}
 
@@ -50,14 +53,12 @@ def test_a_saved_memory_goes_on_as_the_one_that_never_stopped(steps):
     kept, other = counting(), counting()
     for rows in steps:
         ids_R, rewards_R = [i for i, _ in rows], np.array([r for _, r in rows])
-        kept.observe(ids_R, rewards_R)
-        other.observe(ids_R, rewards_R)
-        state = other.state_dict()  # in the middle of a step
+        state = other.state_dict()
         state["memory"] = json.loads(json.dumps(state["memory"]))
         other = counting()
         other.load_state_dict(state)
-        kept.tick()
-        other.tick()
+        learned(kept, ids_R, rewards_R)
+        learned(other, ids_R, rewards_R)
     for name, column in kept.recall(["a", "b", 1]).items():
         np.testing.assert_array_equal(column, other.recall(["a", "b", 1])[name])
     assert kept.numbers == other.numbers
@@ -76,9 +77,7 @@ def test_a_saved_memory_goes_on_as_the_one_that_never_stopped(steps):
     ids=["no memory", "no column", "a long column", "an id twice", "None"],
 )
 def test_a_damaged_state_is_refused_and_changes_nothing(damage):
-    memory = counting()
-    memory.observe(["a", "b"], np.array([1.0, 0.0]))
-    memory.tick()
+    memory = learned(counting(), ["a", "b"], [1, 0])
     state = memory.state_dict()
     damage(state)
     with pytest.raises(StateError, match=r"memory|prompts"):
@@ -87,27 +86,23 @@ def test_a_damaged_state_is_refused_and_changes_nothing(damage):
 
 
 def test_a_rule_that_raises_leaves_the_memory_as_it_was():
-    def learn(memory, visit):
-        memory.columns["seen"][visit.at_V] += visit.scored_V
+    def learn(memory, seen):
+        memory.columns["seen"][memory.rows(seen.ids_P)] += seen.n_P
         memory.numbers["steps"] += 1
-        if "bad" in visit.ids_V:
+        if "bad" in seen.ids_P:
             raise ZeroDivisionError
 
-    memory = Memory({"seen": 0.0}, learn, {"steps": 0.0})
-    memory.observe(["a", "b"], np.array([1.0, 0.0]))
-    memory.tick()
+    memory = learned(Memory({"seen": 0.0}, learn, {"steps": 0.0}), ["a", "b"], [1, 0])
     before = memory.state_dict()
-    memory.observe(["a", "bad"], np.array([1.0, 0.0]))
     with pytest.raises(ZeroDivisionError):
-        memory.tick()
+        learned(memory, ["a", "bad"], [1, 0])
     assert memory.state_dict()["memory"] == before["memory"]
     np.testing.assert_array_equal(memory.state_dict()["memory/seen"], before["memory/seen"])
-    memory.observe(["c"], np.array([1.0]))
-    memory.tick()
+    learned(memory, ["c"], [1])
     np.testing.assert_array_equal(memory.recall(["a", "b", "c", "bad"])["seen"], [1, 1, 1, 0])
 
 
-def nothing(memory, visit):
+def nothing(memory, seen):
     """A rule that writes nothing."""
 
 
@@ -127,34 +122,25 @@ def test_a_bad_argument_is_named(given, text):
         Memory(**({"learn": nothing} | given))
 
 
-def test_ids_and_rewards_of_different_lengths_are_an_error():
-    with pytest.raises(InputError, match="1 ids, 2 rewards and 2 successes"):
-        Memory({}, nothing).observe(["a"], np.array([1.0, 0.0]))
-
-
-def test_a_visit_holds_the_sums_of_its_step():
-    seen = []
-    memory = Memory({"x": 3.0}, lambda memory, visit: seen.append(visit))
+def test_a_rule_gets_the_rollouts_that_have_a_reward_and_a_success():
+    rows = []
+    memory = Memory({"x": 3.0}, lambda memory, seen: rows.append((seen, memory.rows(seen.ids_P), memory.step)))
     assert memory.columns["x"].tolist() == []
-    memory.observe(["a", "b", "a", "c"], np.array([4.0, 2.0, 4.0, 9.0]), np.array([1.0, 0.5, 0.5, np.nan]))
-    memory.tick()
-    memory.observe(["c", "b"], np.array([0.0, 1.0]))
-    memory.tick()
-    first, second = seen
-    assert (first.step, second.step, memory.step) == (0, 1, 2)
-    assert (first.ids_V, second.ids_V, memory.ids(), len(memory)) == (["a", "b"], ["c", "b"], ["a", "b", "c"], 3)
-    assert (first.at_V.tolist(), second.at_V.tolist()) == ([0, 1], [2, 1])
-    assert (first.successes_V.tolist(), first.scored_V.tolist()) == ([1.5, 0.5], [2, 1])
-    assert first.graded_V.tolist() == [0.25, 0.25]
-    assert (first.mean_V.tolist(), first.mixed_V.tolist()) == ([0.75, 0.5], [False, False])
-    assert (first.rewards_R.tolist(), first.group_R.tolist()) == ([4, 2, 4], [0, 1, 0])
+    learned(memory, ["a", "b", "a", "c"], [4, 2, 4, 9], [1.0, 0.5, 0.5, np.nan])
+    learned(memory, ["c", "b"], [0, 1])
+    (first, at_first, _), (second, at_second, _) = rows
+    assert [step for _, _, step in rows] == [0, 1]
+    assert (first.ids_P, second.ids_P, memory.ids(), len(memory)) == (["a", "b"], ["c", "b"], ["a", "b", "c"], 3)
+    assert (at_first.tolist(), at_second.tolist()) == ([0, 1], [2, 1])
+    assert (first.successes_P.tolist(), first.n_P.tolist()) == ([1.5, 0.5], [2, 1])
+    assert (first.rewards_R.tolist(), first.prompt_R.tolist()) == ([4, 2, 4], [0, 1, 0])
     assert memory.recall(["b"])["x"].tolist() == [3.0]
 
 
 def writing(at, value):
     """A rule that writes this value for the second prompt, or into a number."""
 
-    def learn(memory, visit):
+    def learn(memory, seen):
         if at in memory.columns:
             memory.columns[at][1] = value
         else:
@@ -178,18 +164,15 @@ START = {"zero": 0.0, "nan": np.nan, "two": 2.0, "less": -1.0, "named": 0.0}
 )
 def test_a_rule_may_write_what_a_loaded_state_may_hold(at, value, allowed):
     memory = Memory(START, writing(at, value), {"n": -3.0}, lowest={"named": -5.0})
-    memory.observe(["a", "b"], np.array([1.0, 0.0]))
     if allowed:
-        memory.tick()
+        learned(memory, ["a", "b"], [1, 0])
         again = Memory(START, nothing, {"n": -3.0}, lowest={"named": -5.0})
         again.load_state_dict(memory.state_dict())
         np.testing.assert_array_equal(again.columns.get(at, again.numbers.get(at)), memory.columns.get(at, value))
         return
     with pytest.raises(InputError, match=re.escape(f"The memory's rule wrote {at}={value:g}: ")):
-        memory.tick()
-    fine = Memory(START, nothing, {"n": -3.0})
-    fine.observe(["a", "b"], np.array([1.0, 0.0]))
-    fine.tick()
+        learned(memory, ["a", "b"], [1, 0])
+    fine = learned(Memory(START, nothing, {"n": -3.0}), ["a", "b"], [1, 0])
     state = fine.state_dict()
     if at in START:
         state[f"memory/{at}"][1] = value

@@ -3,7 +3,14 @@
 from types import SimpleNamespace
 
 from budgetalloc.contrib.domains import Domains
+from budgetalloc.contrib.mixture import MixtureState
+from budgetalloc.contrib.quotas import Quotas
 from budgetalloc.training.parts import Plan
+
+
+def mixed_quotas(shares, domain_of, mixture):
+    """Quotas whose shares a mixture learns."""
+    return Quotas(shares, domain_of, MixtureState(mixture, list(dict.fromkeys(domain_of.values())), shares))
 
 
 def planned(quotas, policy, bounds, batch_P, rollouts, group, decide=None, check=False):

@@ -54,8 +54,8 @@ def test_all_but_one_rollout_of_each_helped_prompt_is_hinted_and_the_rest_of_the
 
 
 def test_hinted_rewards_reach_neither_the_belief_nor_the_memory():
-    def learn(memory, visit):
-        memory.columns["seen"][visit.at_V] += visit.scored_V
+    def learn(memory, seen):
+        memory.columns["seen"][memory.rows(seen.ids_P)] += seen.n_P
 
     plain = Policy("plain", ba.uniform().decide, BetaEstimator(), memory=Memory({"seen": 0.0}, learn))
     policy = on_all_fail(plain, everybody, rollouts=4, unhinted=0, share=0.25)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from budgetalloc import Budget
+from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.methods.xrpo import deviation, half_widths, xrpo
-from budgetalloc.policies.interface import Tally
 
 
 def second_round(policy, successes_P, each=4, more=32):
@@ -31,9 +31,8 @@ def test_the_half_widths_are_those_of_student():
 @given(rewards=st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=40))
 @settings(max_examples=50, deadline=None)
 def test_the_deviation_of_binary_rewards_is_the_sample_deviation(rewards):
-    tally = Tally.empty(1)
-    tally.add(np.zeros(len(rewards), dtype=np.int64), np.array(rewards), np.array(rewards))
-    assert deviation(tally)[0] == pytest.approx(np.std(rewards, ddof=1))
+    seen = ByPrompt.of(["a"] * len(rewards), np.array(rewards), np.array(rewards))
+    assert deviation(seen)[0] == pytest.approx(np.std(rewards, ddof=1))
 
 
 @pytest.mark.parametrize("bonus", ["sqrt", "linear"])

@@ -101,8 +101,8 @@ def test_defaults_are_the_needs_of_the_policy():
 def in_two_rounds(view):
     """4 rollouts a prompt, then all the rest to the first prompt whose rollouts were mixed."""
     prompts = len(view.belief_P)
-    tally = yield np.full(prompts, 4)
-    yield (np.arange(prompts) == np.argmax(tally.mixed())) * (view.budget.rollouts - 4 * prompts)
+    seen = yield np.full(prompts, 4)
+    yield (np.arange(prompts) == np.argmax(seen.mixed_P)) * (view.budget.rollouts - 4 * prompts)
 
 
 def test_rounds_are_one_step_and_one_update():

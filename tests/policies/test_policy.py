@@ -27,9 +27,9 @@ each_policy = pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES.ke
 IDS = [*range(6), *map(str, range(6)), "a prompt"]
 
 
-def half(outcome):
+def half(view, seen):
     """0.5 for each rollout of a prompt with a success, nothing of the others: not trained on."""
-    return np.where(outcome.mean_G > 0, 0.5, np.nan)[outcome.group_R]
+    return np.where(seen.mean_P > 0, 0.5, np.nan)[seen.prompt_R]
 
 
 def own(expect=half, baseline="policy"):
@@ -38,25 +38,25 @@ def own(expect=half, baseline="policy"):
 
 
 def test_a_baseline_of_the_policys_own_is_asked_for_before_it_learns():
-    seen = []
-    policy = own(lambda outcome: seen.append(outcome) or half(outcome))
+    asked = []
+    policy = own(lambda view, seen: asked.append((view, seen)) or half(view, seen))
     policy.observe(["b"], [1])
     step = policy.begin(["a", "b", "c"], ba.Budget(rollouts=3, min_group=1, floor=1))
     got = step.expected_success(["b", "a", "b"], [1, 0, None])
     assert got == pytest.approx([0.5, np.nan, 0.5], nan_ok=True)
-    outcome = seen[0]
-    assert outcome.ids_G == ["b", "a"]
-    assert outcome.group_R.tolist() == [0, 1, 0]
-    assert outcome.belief_G.mean.tolist() == [0.75, 0.5]
-    assert (outcome.recall_G, outcome.numbers) == ({}, {})
+    view, seen = asked[0]
+    assert (list(view.ids_P), list(seen.ids_P)) == (["b", "a"], ["b", "a"])
+    assert seen.prompt_R.tolist() == [0, 1, 0]
+    assert (view.belief_P.mean.tolist(), view.cold_P.tolist()) == ([0.75, 0.5], [False, True])
+    assert (view.recall, view.numbers) == ({}, {})
     assert ba.uniform().begin(["a"], ba.Budget(rollouts=2)).expected_success(["a"], [1]) is None
     with pytest.raises(ba.InputError, match="'z', which is not a prompt of this step"):
         step.expected_success(["z"], [1])
 
 
 def test_a_baseline_of_the_policys_own_that_is_no_success_is_refused():
-    step = own(lambda outcome: np.full(len(outcome.group_R), 1.5)).begin(["a"], ba.Budget(rollouts=2))
-    with pytest.raises(ba.InputError, match=r"expect\(outcome\)\[0\] = 1.5"):
+    step = own(lambda view, seen: np.full(len(seen.prompt_R), 1.5)).begin(["a"], ba.Budget(rollouts=2))
+    with pytest.raises(ba.InputError, match=r"expect\(view, seen\)\[0\] = 1.5"):
         step.expected_success(["a"], [1])
 
 
@@ -135,10 +135,10 @@ def test_a_rule_of_ones_own():
 # --- steps ---
 
 
-def learn_sum(memory, visit):
-    if len(visit.ids_V) > 3:
+def learn_sum(memory, seen):
+    if len(seen.ids_P) > 3:
         raise ZeroDivisionError
-    memory.columns["sum"][visit.at_V] += visit.successes_V
+    memory.columns["sum"][memory.rows(seen.ids_P)] += seen.successes_P
 
 
 def with_memory():
@@ -211,8 +211,8 @@ def test_bad_input(make, ids, budget, costs, error, text):
 
 def pairs(view):
     """Two rollouts each, and two more where a prompt has failed."""
-    tally = yield np.full(len(view.ids_P), 2)
-    yield np.where(tally.successes_P == 0, 2, 0)
+    seen = yield np.full(len(view.ids_P), 2)
+    yield np.where(seen.successes_P == 0, 2, 0)
 
 
 @pytest.mark.parametrize(

@@ -47,14 +47,14 @@ def test_the_second_round_goes_to_prompts_without_a_success_or_to_those_that_a_r
     rates = {"solved": 1.0, "failed": 0.0}
     counts_NP, _ = play(sequential(uniform(), share=0.5), list(rates), Budget(16), rates)
     assert counts_NP.tolist() == [[4, 4], [0, 8]]
-    solved = sequential(uniform(), share=0.5, wants_more=lambda tally: tally.successes_P > 0)
+    solved = sequential(uniform(), share=0.5, wants_more=lambda seen: seen.successes_P > 0)
     counts_NP, _ = play(solved, list(rates), Budget(16), rates)
     assert counts_NP.tolist() == [[4, 4], [8, 0]]
 
 
 def test_a_rule_of_another_shape_is_refused():
     with pytest.raises(InputError, match=r"wants_more gave shape \(1,\): give True or False for each prompt"):
-        play(sequential(uniform(), wants_more=lambda tally: [True]), ["a", "b"], Budget(16), {"a": 0.0, "b": 0.0})
+        play(sequential(uniform(), wants_more=lambda seen: [True]), ["a", "b"], Budget(16), {"a": 0.0, "b": 0.0})
 
 
 @pytest.mark.parametrize("wrap", [sequential, lambda policy: on_all_fail(policy, lambda ids: ids, fewest=1)])
@@ -72,7 +72,7 @@ IDS = list(range(13))
 GROWING = {method.name: method.build for method in METHODS if method.build(seed=0).needs.by_group} | {
     "uniform": lambda seed: policies.growing(ba.uniform(seed=seed), most=5),
     "adaptive": lambda seed: policies.growing(ba.adaptive(seed=seed), first=3, most=4),
-    "mixed": lambda seed: policies.growing(ba.knapsack(seed=seed), wants_more=lambda tally: ~tally.mixed()),
+    "mixed": lambda seed: policies.growing(ba.knapsack(seed=seed), wants_more=lambda seen: ~seen.mixed_P),
 }
 
 

@@ -178,8 +178,8 @@ def test_a_decision_in_rounds_hears_the_outcomes_of_what_it_sees_and_of_nothing_
     def decide(view):
         first_P = np.zeros(len(view.ids_P), dtype=np.int64)
         first_P[0] = 8
-        tally = yield first_P
-        heard.append((tally.scored_P.tolist(), [x % 2 == 0 for x in view.ids_P]))
+        seen = yield first_P
+        heard.append((seen.n_P.tolist(), [x % 2 == 0 for x in view.ids_P]))
 
     step = replace(ba.adaptive(), decide=decide).begin(large, ba.Budget(16, floor=0, min_group=1))
     step.observe(range(0, 1000, 2), [0.0] * 500)  # a trainer of its own prompts

@@ -460,7 +460,7 @@ def test_suspended_steps_are_resumed_in_their_order_and_draw_otherwise():
 
 
 def test_a_policy_in_rounds_goes_on_after_later_steps_have_begun():
-    session = session_of(ba.methods.reinforce_ada(group=4, stages=2))
+    session = session_of(ba.methods.reinforce_ada(group=4, more=4, stages=2))
     first, second = asked(session), asked(session)
     session.resume()
     session.observe(first, [0] * len(first), [1] * len(first))

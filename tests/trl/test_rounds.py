@@ -13,7 +13,7 @@ from budgetalloc.trl.batch_merge import merge_rounds, select_rows
 
 STAGED = {
     "ar3po": lambda: ba.methods.ar3po(group=4, seed=1),
-    "reinforce_ada": lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=1),
+    "reinforce_ada": lambda: ba.methods.reinforce_ada(group=4, more=4, stages=3, seed=1),
     "dapo": lambda: ba.methods.dapo(group=4, generate=3, seed=1),
     "sequential": lambda: ba.policies.sequential(ba.adaptive(seed=1)),
     "adaptive": lambda: ba.adaptive(rounds=3, seed=1),

@@ -36,10 +36,10 @@ def uneven_rounds(view: Any) -> Any:
     """Rounds of 5, 1, 7 and 3 rollouts: fewer than num_generations, or no multiple of it. The last two depend on the
     rewards."""
     yield np.array([2, 1, 1, 1])
-    tally = yield np.array([0, 0, 1, 0])
-    worst_P = np.argsort(tally.successes_P, kind="stable")
-    tally = yield np.bincount(worst_P[:2], [4, 3], minlength=4).astype(np.int64)
-    yield np.bincount([np.argmax(tally.successes_P)], [3], minlength=4).astype(np.int64)
+    seen = yield np.array([0, 0, 1, 0])
+    worst_P = np.argsort(seen.successes_P, kind="stable")
+    seen = yield np.bincount(worst_P[:2], [4, 3], minlength=4).astype(np.int64)
+    yield np.bincount([np.argmax(seen.successes_P)], [3], minlength=4).astype(np.int64)
 
 
 def policy_of_rounds(decide: Any = uneven_rounds, name: str = "odd", **more: Any) -> ba.Policy:

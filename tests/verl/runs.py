@@ -93,7 +93,10 @@ ONE = {
     "resumed": [*attached("adaptive"), *KILLED, "trainer.resume_mode=auto"],
     "second_round": [*attached("{name: budgetalloc.policies.sequential, policy: adaptive}"), STEPS(2)],
     "own_batch": [*attached("{name: hora, pilot: 2}", candidates=1, floor=2), data("graded"), STEPS(2)],
-    "reinforce_ada": [*attached("{name: reinforce_ada, group: 2, stages: 3}", candidates="all", floor=0), STEPS(2)],
+    "reinforce_ada": [
+        *attached("{name: reinforce_ada, group: 2, more: 2, stages: 3}", candidates="all", floor=0),
+        STEPS(2),
+    ],
     "grow": [*GROW, STEPS(4)],
     "grow_killed": [*GROW, *KILLED],
     "grow_resumed": [*GROW, *KILLED, "trainer.resume_mode=auto"],

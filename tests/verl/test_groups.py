@@ -191,8 +191,8 @@ def test_a_policy_that_depends_on_who_ends_first_is_found_out():
     def first_served(view):
         counts_P = np.zeros(len(view.belief_P), dtype=np.int64)
         counts_P[:3] = 2
-        tally = yield counts_P
-        ended_P = (counts_P > 0) & ~tally.running_P
+        seen = yield counts_P
+        ended_P = (counts_P > 0) & ~seen.running_P
         yield np.where(np.cumsum(ended_P) == 1, ended_P * (view.budget.rollouts - 6), 0)
 
     policy = ba.Policy("first", first_served, ba.BetaEstimator(), needs=ba.Needs(by_group=True))

@@ -198,9 +198,9 @@ def test_trl_finds_a_ratio_of_one_on_conversations(build):
 
 def in_rounds(view):
     """Two rollouts for each of the first four prompts, then all others for the prompt that passed most."""
-    tally = yield np.array([2, 2, 2, 2] + [0] * (len(view.ids_P) - 4))
+    seen = yield np.array([2, 2, 2, 2] + [0] * (len(view.ids_P) - 4))
     rest = np.zeros(len(view.ids_P), dtype=np.int64)
-    rest[np.argmax(tally.successes_P)] = 8
+    rest[np.argmax(seen.successes_P)] = 8
     yield rest
 
 
