@@ -16,7 +16,6 @@ from budgetalloc.solvers.domains import Domains
 
 DOMAIN_OF = {n: ["math", "code", "chat", None][n % 4] for n in range(40)}
 SHARES = {"math": (0.3, 0.5), "code": (0.0, 0.2)}
-WHOLE = Bounds.resolve(Needs(candidates="all", min_group=1))
 
 
 def shares_of(ids_P, counts_P, domain_of=DOMAIN_OF):
@@ -24,15 +23,6 @@ def shares_of(ids_P, counts_P, domain_of=DOMAIN_OF):
     for name, count in zip(ids_P, counts_P.tolist(), strict=True):
         rollouts[domain_of[name]] += count
     return {domain: count / counts_P.sum() for domain, count in rollouts.items()}
-
-
-@pytest.mark.parametrize(("rollouts", "quantum", "quotas"), [(64, 1, (20, 32)), (10, 1, (3, 5)), (64, 8, (24, 32))])
-def test_shares_become_counts_within_them(rollouts, quantum, quotas):
-    """0.3 * 10 is 3.0000000000000004 in some orders of computing: not 4."""
-    bounds = Bounds.resolve(Needs(candidates="all", min_group=1), quantum=quantum)
-    budget, domains_P = Quotas(SHARES, DOMAIN_OF).of_step(bounds.budget(rollouts, 40, 4), [0, 1, 3])
-    assert budget.quotas["math"] == quotas
-    assert domains_P == ["math", "code", None]
 
 
 @pytest.mark.parametrize("tenths", range(11))
@@ -96,18 +86,6 @@ def test_as_many_prompts_of_a_domain_are_drawn_as_its_lowest_share_needs_under_t
         assert step.request()[[name % 50 == 0 for name in step.ids_P]].sum() == 6
 
 
-def test_the_whole_pool_is_on_offer_in_its_order():
-    quotas = Quotas(SHARES, DOMAIN_OF)
-    step = begun(quotas, ba.adaptive(), WHOLE, [], 64, 4)
-    assert step.ids_P == list(DOMAIN_OF)
-    counts_P = step.request()
-    shares = shares_of(step.ids_P, counts_P)
-    assert 0.3 <= shares["math"] <= 0.5
-    assert 0 < shares["code"] <= 0.2
-    described = quotas.described(np.repeat(step.ids_P, counts_P).tolist())
-    assert described == {"share/math": shares["math"], "share/code": shares["code"]}
-
-
 def test_a_domain_that_is_not_on_offer_and_need_not_be_is_left_out():
     budget, _ = Quotas({"math": (0.0, 0.5)}, DOMAIN_OF).of_step(Budget(8, floor=0), [1, 2, 3])
     assert budget.quotas == {}
@@ -143,18 +121,10 @@ def test_a_domain_that_no_prompt_has_is_named_with_those_that_there_are():
 @pytest.mark.parametrize(
     ("shares", "bounds", "text"),
     [
-        (
-            {"math": (0.5, 0.6)},
-            {"cap": 2},
-            r"quotas\['math'\]=\(32, 38\) cannot hold for 10 prompts, which take 0 to 20 rollouts",
-        ),
-        (
-            {"math": (0.0, 0.1)},
-            {"floor": 1},
-            r"quotas\['math'\]=\(0, 6\) cannot hold for 10 prompts, which take 10 to 320",
-        ),
-        (dict.fromkeys(["math", "code", "chat", None], (0, 0.2)), {}, "quotas allow 48 rollouts, .* use rollouts=48"),
-        ({"math": (0.04, 0.05)}, {"min_group": 4}, r"cannot hold for 10 prompts, .* in groups of 4"),
+        ({"math": (0.5, 0.6)}, {"cap": 2}, r"quotas\['math'\]=\(32, 38\) .* 10 prompts, which take 0 to 20"),
+        ({"math": (0.0, 0.1)}, {"floor": 1}, r"quotas\['math'\]=\(0, 6\) .* 10 prompts, which take 10 to 320"),
+        (dict.fromkeys(["math", "code", "chat", None], (0, 0.2)), {}, "quotas allow 48 rollouts"),
+        ({"math": (0.04, 0.05)}, {"min_group": 4}, "10 prompts, .* in groups of 4"),
     ],
 )
 def test_what_cannot_be_kept_is_named_before_the_training(shares, bounds, text):
