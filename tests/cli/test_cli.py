@@ -191,33 +191,6 @@ def test_an_error_is_one_line_and_status_1(words, text, log, tmp_path, capsys):
     assert text in errors
 
 
-HOSTILE = {
-    "empty": b"",
-    "binary.yaml": bytes(range(256)),
-    "nul.jsonl": b"\0" * 99,
-    "cut.parquet": b"PAR1" + b"\0" * 40 + b"PAR1",
-    "cut.arrow": b"ARROW1\0\0" + b"\xff" * 40,
-    "number.json": b"7",
-    "lines.csv": b"step,prompt_id\n",
-}
-
-
-@pytest.mark.parametrize("name", [*HOSTILE, "folder", "missing"])
-@pytest.mark.parametrize("words", [["replay", "FILE"], ["replay", "LOG", "--seeds", "1", "--config", "FILE"]])
-def test_a_file_that_cannot_be_read_is_one_line_and_status_1(words, name, log, tmp_path, capsys):
-    if name in HOSTILE:
-        (tmp_path / name).write_bytes(HOSTILE[name])
-    elif name == "folder":
-        (tmp_path / name).mkdir()
-    files = {"FILE": tmp_path / name, "LOG": log}
-    status, out, errors = said(capsys, *[files.get(word, word) for word in words])
-    if name == "empty" and "--config" in words:
-        assert status == 0  # an empty file of settings has the defaults
-        return
-    assert (status, out, errors.count("\n")) == (1, "", 1)
-    assert errors.startswith(f"budgetalloc {words[0]}: ")
-
-
 def test_a_result_that_cannot_be_written_is_one_line_and_status_1(log, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     status, _, errors = said(capsys, "report", log, "--no-replay", "--html", tmp_path / "file" / "page.html")
