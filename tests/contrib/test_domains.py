@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import budgetalloc as ba
+from budgetalloc import UnsupportedError
 from budgetalloc.contrib.domains import Domains
 from budgetalloc.training.session import Session
 
@@ -112,7 +114,7 @@ def test_a_step_without_rewards_teaches_nothing():
     ("policy", "given", "text"),
     [
         ("adaptive", {"candidates": 2}, "mixture with candidates=2: .* Use candidates='all'"),
-        (ba.methods.dapo(), {}, "mixture: .* generates more rollouts"),
+        (ba.methods.dapo(), {"candidates": "all"}, "mixture: .* generates more rollouts"),
     ],
 )
 def test_policies_that_may_break_the_shares_are_refused_at_the_first_step(policy, given, text):
