@@ -197,33 +197,6 @@ def test_an_error_is_one_line_and_status_1(words, text, log, tmp_path, capsys):
     assert text in errors
 
 
-HOSTILE = {
-    "empty": b"",
-    "binary.yaml": bytes(range(256)),
-    "nul.jsonl": b"\0" * 99,
-    "cut.parquet": b"PAR1" + b"\0" * 40 + b"PAR1",
-    "cut.arrow": b"ARROW1\0\0" + b"\xff" * 40,
-    "number.json": b"7",
-    "lines.csv": b"step,prompt_id\n",
-}
-
-
-@pytest.mark.parametrize("name", [*HOSTILE, "folder", "missing"])
-@pytest.mark.parametrize("words", [["replay", "FILE"], ["replay", "LOG", "--seeds", "1", "--config", "FILE"]])
-def test_a_file_that_cannot_be_read_is_one_line_and_status_1(words, name, log, tmp_path, capsys):
-    if name in HOSTILE:
-        (tmp_path / name).write_bytes(HOSTILE[name])
-    elif name == "folder":
-        (tmp_path / name).mkdir()
-    files = {"FILE": tmp_path / name, "LOG": log}
-    status, out, errors = said(capsys, *[files.get(word, word) for word in words])
-    if name == "empty" and "--config" in words:
-        assert status == 0  # an empty file of settings has the defaults
-        return
-    assert (status, out, errors.count("\n")) == (1, "", 1)
-    assert errors.startswith(f"budgetalloc {words[0]}: ")
-
-
 def test_a_result_that_cannot_be_written_is_one_line_and_status_1(log, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     status, _, errors = said(capsys, "report", log, "--no-replay", "--html", tmp_path / "file" / "page.html")
@@ -335,6 +308,32 @@ def test_replay_takes_policy_and_budget_from_the_file_and_what_is_typed_from_the
     answer = replayed(capsys, log, "--config", path, "--steps", 2, *typed)
     assert [row["policy"] for row in answer["policies"]] == ["knapsack", f"knapsack ({path})"]
     assert answer["step"] == {"rollouts": 16, "prompts": 4}
+
+
+OWN = """
+import numpy as np
+import budgetalloc as ba
+
+def third(belief, counts_N):
+    return np.exp(-((belief.mean - 1 / 3) ** 2) / 0.02)[:, None] * ba.mixed_group(belief, counts_N)
+
+def thirds(*, seed=0):
+    return ba.knapsack(value=third, seed=seed)
+"""
+
+
+def test_a_policy_of_a_file_is_replayed_by_name_from_the_line_and_from_yaml(log, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(OWN)
+    Path("mine.yaml").write_text("policy: mine.py:thirds\ncallback: {candidates: 1}\n")
+    words = ["--policy", "uniform", "--policy", "mine.py:thirds", "--seeds", 2, "--workers", 2, "--json"]
+    rows = json.loads(said(capsys, "replay", log, *words)[1])["policies"]
+    assert [row["policy"] for row in rows] == ["uniform", "mine.py:thirds"]
+    assert json.loads(said(capsys, "report", log, *words)[1])["policies"][1]["policy"] == "mine.py:thirds"
+    of_file = replayed(capsys, log, "--config", "mine.yaml")
+    assert of_file["settings"]["mine.py:thirds"]["policy"].startswith("knapsack(value=third")
+    status, _, errors = said(capsys, "replay", log, "--policy", "mine.py:halves")
+    assert (status, errors) == (1, "budgetalloc replay: policy='mine.py:halves': mine.py has no halves.\n")
 
 
 def test_replay_attaches_the_policy_as_the_file_says(log, tmp_path, capsys):

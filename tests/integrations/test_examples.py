@@ -198,6 +198,19 @@ def test_an_agent_whose_turns_vary(small):
     assert "cost_per_success" in as_json(report(ledger, policies=()))
 
 
+def test_the_check_of_unsloth_is_right_about_trl(tmp_path, monkeypatch, capsys):
+    """Unsloth needs a GPU; what the script compares is compared with TRL alone here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["check.py", "--trl", "--model", str(WEIGHTS), "--steps", "2"])
+    example("unsloth/check.py")
+    printed = capsys.readouterr().out
+    assert re.findall(r"^(uniform|knapsack|adaptive)\(.*\): (\w+)$", printed, re.MULTILINE) == [
+        ("uniform", "RIGHT"),
+        ("knapsack", "RIGHT"),
+        ("adaptive", "RIGHT"),
+    ]
+
+
 @pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools", "agent", "shadow"])
 def test_the_command_line_of_an_example_explains_itself(path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"{path}.py", "--help"])
