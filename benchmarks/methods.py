@@ -36,6 +36,9 @@ LEARNED_WITH = {"cures": "first=0"}  # settings of the benchmark that are not th
 LEFT_OUT = (
     "KRPO (arXiv 2505.07527): its baseline is the state of a Kalman filter over the rewards of a group. It includes "
     "the rollout's own reward, which biases the gradient, and depends on the order of the rows.\n\n"
+    "Stored samples: the selective sample buffer of Skywork R1V2 (arXiv 2504.16656). The report gives neither its "
+    "size, nor an age, nor the ratio of old to new samples, and no code was released. `buffer=` stores correct "
+    "responses, as in AR3PO.\n\n"
     "Trees: [`Trees`](docs/api/trl.md#trees-of-rollouts) follows TreePO (arXiv 2508.17445), the schedule of LATR "
     "(2510.24302) and the points of BranchGRPO (2509.06040). AEPO (2510.14545) branches by entropy; the report lacks "
     "two of its constants, and a run with guessed ones learned no more. The branching points of Tree-GRPO (2509.21240) "
