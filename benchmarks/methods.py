@@ -170,8 +170,8 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
         "Mean held-out success over a run less that of uniform groups of the best size, averaged over the [mixes of "
         "tasks](benchmarks/learning/README.md) that the method was run on (95 % interval over seeds). The ranking is "
         "that of a tiny model and may differ for yours. Methods without a row were not run. The runs of "
-        "`reinforce_ada` were cut short: two seeds on `u_shape`, one on `hard_tail`. A variant that trains on 8 rows of "
-        "a prompt instead of 4 had -0.113 (-0.159 to -0.067) over 5 mixes and 3 seeds.",
+        "`reinforce_ada` were cut short: two seeds on `u_shape`, one on `hard_tail`. A variant that trains on 8 rows "
+        "of a prompt instead of 4 had -0.113 (-0.159 to -0.067) over 5 mixes and 3 seeds.",
         "",
         _row(("method", "mean success less uniform's", "runs")),
         _row(["---"] * 3),
