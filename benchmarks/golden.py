@@ -4,9 +4,10 @@
     python benchmarks/golden.py HEAD~1 --only adaptive
 
 Figures differ between processors, so nothing is stored: both sides run here, one after the other. Each case trains a
-tiny Llama for 12 steps with TRL, in one or two processes, or runs a `Session` or `simulate`. Compared to the bit are,
-step by step, the prompts and the advantages that the loss gets, all metrics that both sides log (but seconds), and the
-hash of the final weights. The exit status is 1 if anything differs.
+tiny Llama for 12 steps with TRL, in one or two processes, or for 4 with verl, or runs a `Session` or `simulate`. A run
+that is resumed had been lost 2 steps after its checkpoint. Compared to the bit are, step by step, the prompts and the
+advantages that the loss gets, all metrics that both sides log (but seconds), and the hash of the final weights. The
+exit status is 1 if anything differs. verl runs in `.venv-verl`, or in the Python named by BUDGETALLOC_VERL_PYTHON.
 """
 
 import argparse
@@ -25,7 +26,10 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 POLICIES = ("uniform", "adaptive", "adaptive_3", "knapsack", "thompson", "spo", "ar3po")
-STEPS, RESUMED_AT = 12, 6
+STEPS, SAVED_AT, LOST_AT = 12, 6, 8
+VERL = Path(os.environ.get("BUDGETALLOC_VERL_PYTHON", ROOT / ".venv-verl/bin/python"))
+VERL_POLICIES = ("uniform", "adaptive", "knapsack")
+VERL_DATA = {"binary": "exact", "graded": "graded"}  # the sets of tests/verl/runs.py
 Record = dict[str, Any]
 
 
@@ -51,11 +55,12 @@ REWARDS: dict[str, list[Callable[..., list[float]]]] = {
     "binary": [low_digit],
     "graded": [share_of_low],
     "two": [low_digit, long_enough],
+    "named": [low_digit, long_enough],  # with success=
 }
 
 
 def trained(name: str, reward: str, folder: Path, resume: bool = False) -> Record:
-    """Twelve steps of TRL's trainer. `resume`: the run ends after step 6, and another one continues it."""
+    """Twelve steps of TRL's trainer. `resume`: the run ends after step 8, and another one continues from step 6."""
     sys.path.insert(0, str(ROOT / "tests" / "trl"))
     import torch
     from tiny_model import SETTINGS, fresh_model, make_tokenizer, rows
@@ -64,13 +69,13 @@ def trained(name: str, reward: str, folder: Path, resume: bool = False) -> Recor
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     torch.set_num_threads(1)
-    fresh_model().save_pretrained(folder / "model")
     steps: list[Record] = []
+    options: Record = {"success": "low_digit"} if reward == "named" else {}
 
     def run(last: int, checkpoint: str | None) -> Any:
         settings = {**SETTINGS, "output_dir": str(folder / "run"), "max_steps": STEPS, "learning_rate": 1e-3}
         settings["lr_scheduler_type"] = "constant"
-        settings |= {"save_strategy": "steps", "save_steps": RESUMED_AT} if resume else {}
+        settings |= {"save_strategy": "steps", "save_steps": SAVED_AT} if resume else {}
         trainer = GRPOTrainer(
             model=fresh_model(),
             reward_funcs=REWARDS[reward],
@@ -88,7 +93,7 @@ def trained(name: str, reward: str, folder: Path, resume: bool = False) -> Recor
             return loss(model, inputs)
 
         trainer._compute_loss = recorded
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy_of(name)))
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy_of(name), **options))
         if last < STEPS:
             trainer.add_callback(stops_after(last))
         with contextlib.redirect_stdout(sys.stderr):
@@ -96,8 +101,8 @@ def trained(name: str, reward: str, folder: Path, resume: bool = False) -> Recor
         return trainer
 
     if resume:
-        run(RESUMED_AT, None)
-        trainer = run(STEPS, str(folder / "run" / f"checkpoint-{RESUMED_AT}"))
+        run(LOST_AT, None)
+        trainer = run(STEPS, str(folder / "run" / f"checkpoint-{SAVED_AT}"))
     else:
         trainer = run(STEPS, None)
     logged = [entry for entry in trainer.state.log_history if "loss" in entry]
@@ -155,38 +160,121 @@ def digest(*arrays: Any) -> str:
 
 def cases(processes: int) -> Iterator[tuple[str, Callable[[Path], Record]]]:
     """The names of all cases, and what runs them in a folder."""
+    trl = "trl" if processes == 1 else "two processes"
     for name in POLICIES:
-        if processes == 2:
-            yield f"two processes {name}", lambda folder, name=name: trained(name, "binary", folder)
-            continue
         for reward in REWARDS:
-            yield f"trl {name} {reward}", lambda folder, name=name, reward=reward: trained(name, reward, folder)
-        yield f"resumed {name}", lambda folder, name=name: trained(name, "binary", folder, resume=True)
-        yield f"session {name}", lambda folder, name=name: looped(name)
-        yield f"simulate {name}", lambda folder, name=name: simulated(name)
+            yield f"{trl} {name} {reward}", lambda folder, name=name, reward=reward: trained(name, reward, folder)
+        yield f"{trl} {name} resumed", lambda folder, name=name: trained(name, "binary", folder, resume=True)
+        if processes == 1:
+            yield f"session {name}", lambda folder, name=name: looped(name)
+            yield f"simulate {name}", lambda folder, name=name: simulated(name)
 
 
 def record(out: Path, only: str) -> None:
-    """Runs all cases with the budgetalloc that Python finds, and writes a line for each."""
+    """Runs all cases but verl's with the budgetalloc that Python finds, and writes a line for each."""
     rank, processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     for name, run in cases(processes):
         if only not in name:
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                result = run(Path(folder))
-            except Exception as error:  # both sides may refuse alike
-                result = {"error": f"{type(error).__name__}: {error}"}
-        with out.with_suffix(f".{processes}.{rank}").open("a") as file:
-            file.write(json.dumps({"case": f"{name} rank {rank}", **result}) + "\n")
+        try:
+            result = run(Path(f"{out} {name}"))  # all processes share it
+        except Exception as error:  # both sides may refuse alike
+            result = {"error": f"{type(error).__name__}: {error}"}
+        write(out.with_suffix(f".{processes}.{rank}"), f"{name} rank {rank}" if processes > 1 else name, result)
+
+
+def write(path: Path, name: str, result: Record) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps({"case": name, **result}) + "\n")
+
+
+def record_verl(out: Path, only: str, tree: str) -> None:
+    """Runs verl's cases as tests/verl does, but with the budgetalloc of a tree, and writes a line for each."""
+    sys.path.insert(0, str(ROOT / "tests" / "verl"))
+    import runs
+
+    wanted = {
+        f"{policy}_{reward}": [
+            f"trainer.v1.trainer_mode=budgetalloc +budgetalloc.policy={policy}",
+            f"trainer.total_training_steps=4 data.train_files=FOLDER/{data}.parquet",
+        ]
+        for policy in VERL_POLICIES
+        for reward, data in VERL_DATA.items()
+        if only in f"verl {policy} {reward}"
+    }
+    if not wanted:
+        return
+    folder = Path(f"{out}_verl")
+    folder.mkdir()
+    os.environ.update(runs.ENVIRONMENT)
+    os.environ["PYTHONPATH"] = os.pathsep.join([tree, *os.environ["PYTHONPATH"].split(os.pathsep)])
+    with runs.a_ray() as ray:
+        each = {name: [word for line in lines for word in line.split()] for name, lines in wanted.items()}
+        ray.get(ray.remote(num_cpus=1)(verl_trained).remote(folder, each))
+    seen = json.loads((folder / "seen.json").read_text())
+    for name in wanted:
+        write(out.with_suffix(".verl"), "verl " + name.replace("_", " "), seen[name][0])
+
+
+def verl_trained(folder: Path, wanted: dict[str, list[str]]) -> None:
+    """Trains all of these, and records what each step trained on.
+
+    verl's rows have the order in which they ended. Sorted, their sums are the same in each run. Metrics that are
+    computed from them before are rounded.
+    """
+    import ray
+    import runs
+    import transfer_queue
+
+    def rows(batch: Any, *fields: str) -> list[tuple[Any, ...]]:
+        data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(fields))
+        return list(zip(*([row.tolist() for row in data[name].unbind()] for name in fields), strict=True))
+
+    def listen(trainer: Any, logged: list[Any]) -> Callable[[], None]:
+        restore, steps = own_listen(trainer, logged), []
+        sample, update = trainer.replay_buffer.sample, trainer._update_actor
+
+        def sorted_sample(*args: Any, **named: Any) -> Any:
+            batch, metrics = sample(*args, **named)
+            if batch.partition_id == "train":
+                found = rows(batch, "prompts", "responses")
+                batch.reorder(sorted(range(len(found)), key=found.__getitem__))
+            return batch, metrics
+
+        def recorded_update(batch: Any, metrics: Any) -> Any:
+            names = ("prompts", "responses", "advantages")
+            columns = zip(*sorted(rows(batch, *names)), strict=True)
+            steps.append({name: digest(repr(column).encode()) for name, column in zip(names, columns, strict=True)})
+            return update(batch, metrics=metrics)
+
+        def ended() -> None:
+            restore()
+            compared = "budgetalloc/", "critic/"
+            metrics = [{k: round(x, 12) for k, x in entry.items() if k.startswith(compared)} for entry in logged]
+            model = ray.get(ray.get_actor("hf_server_0").__ray_call__.remote(lambda server: server.model.state_dict()))
+            weights = digest(*(value.numpy() for value in model.values()))
+            logged[:] = [{"steps": steps, "metrics": metrics, "weights": weights}]
+
+        trainer.replay_buffer.sample, trainer._update_actor = sorted_sample, recorded_update
+        return ended
+
+    own_listen, runs.listen = runs.listen, listen
+    runs.make_data(folder)
+    runs.several(folder, wanted)
 
 
 def recorded(tree: Path, out: Path, only: str) -> dict[str, Record]:
     """The records of the budgetalloc in a tree, by case."""
     environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     words = [str(Path(__file__)), "--record", str(out), "--only", only]
-    for launch in ([], ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]):
-        subprocess.run([sys.executable, *launch, *words], env=environment, cwd=tree, check=True, stdout=sys.stderr)
+    commands = [[sys.executable], [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]]
+    if VERL.exists():
+        commands.append([str(VERL)])
+    else:
+        print(f"verl is left out: {VERL} does not exist (make .venv-verl/installed)")
+    for command in commands:
+        more = ["--verl", str(tree)] if command == [str(VERL)] else []
+        subprocess.run([*command, *words, *more], env=environment, cwd=tree, check=True, stdout=sys.stderr)
     lines = [json.loads(line) for path in sorted(out.parent.glob(f"{out.name}.*")) for line in path.open()]
     return {line.pop("case"): line for line in lines}
 
@@ -213,7 +301,11 @@ def main() -> None:
     parser.add_argument("commit", nargs="?", default="HEAD", help="the commit to compare with")
     parser.add_argument("--only", default="", help="cases whose names contain this")
     parser.add_argument("--record", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--verl", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.verl is not None:
+        record_verl(args.record, args.only, args.verl)
+        return
     if args.record is not None:
         record(args.record, args.only)
         return
@@ -229,7 +321,8 @@ def main() -> None:
     for name in before:
         found = list(differences(before[name], now[name]))
         wrong += bool(found)
-        print(f"{'DIFFERENT' if found else 'equal    '} {name}" + "".join(f"\n    {each}" for each in found))
+        refused = f": both raise {before[name]['error']}" if not found and "error" in before[name] else ""
+        print(f"{'DIFFERENT' if found else 'equal    '} {name}{refused}" + "".join(f"\n    {each}" for each in found))
     print(f"{len(before) - wrong} of {len(before)} cases are equal to the bit")
     sys.exit(wrong > 0)
 

@@ -77,7 +77,7 @@ class Config:
             method = arguments.pop("name", "adaptive")
             budget = dict(sections["budget"])
             rollouts = budget.pop("rollouts", None)
-            plan = pacing_plan(sections["pacing"])[1] if sections["pacing"] else ()
+            plan = pacing_plan(sections["pacing"]) if sections["pacing"] else ()
             if rollouts is not None:
                 check_integer("rollouts", rollouts, 1)
                 if plan:

@@ -379,7 +379,11 @@ class Step:
         self._check_open()
         return self.policy.cold(self.ids_P)
 
-    def _view(self, ids_P: Sequence[Id], at_P: IntArray) -> View:
+    def _view(self) -> View:
+        """The inputs of the decision."""
+        return self._view_of(self._shuffled, self._order_P)
+
+    def _view_of(self, ids_P: Sequence[Id], at_P: IntArray) -> View:
         """What is known of these prompts, which stand at these places of the step's."""
         costs, domains_P, memory = self._costs, self._domains_P, self.policy.memory
         belief_P = self.policy.belief(ids_P)
@@ -412,7 +416,7 @@ class Step:
 
     def _decision(self) -> IntArray | Rounds:
         if self._plan is None:
-            self._plan = self._decide(self._view(self._shuffled, self._order_P))
+            self._plan = self._decide(self._view())
         return self._plan
 
     def request(self, running: Iterable[Any] = ()) -> IntArray:
@@ -572,7 +576,7 @@ class Step:
         success = check_rewards(success_R, len(ids), "success_R")
         ids_G, group_R = self._groups(ids)
         seen = ByPrompt(ids_G, group_R, success, success)
-        expected_R = self.policy.expect(self._view(ids_G, self._places(ids_G)), seen)
+        expected_R = self.policy.expect(self._view_of(ids_G, self._places(ids_G)), seen)
         return check_rewards(expected_R, len(success), "expect(view, seen)")
 
     def _groups(self, ids: list[Id]) -> tuple[list[Id], IntArray]:

@@ -313,8 +313,8 @@ def same_state(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
     >>> import budgetalloc as ba
     >>> one, other = trained(ba.knapsack), trained(ba.knapsack, seed=1)
-    >>> same_state(one.state_dict(), one.state_dict()), same_state(one.state_dict(), other.state_dict())
-    (True, False)
+    >>> [same_state(one.state_dict(), policy.state_dict()) for policy in (one, other)]
+    [True, False]
     """
     return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
 

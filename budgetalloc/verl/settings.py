@@ -165,7 +165,7 @@ def _paced(policy: Policy, pacing: Any) -> Policy:
         return policy
     check_type("budgetalloc.pacing", pacing, Mapping, "a mapping, as in configs/paced.yaml")
     with _about("budgetalloc.pacing: "):
-        return replace(policy, plan=pacing_plan(pacing)[1])
+        return replace(policy, plan=pacing_plan(pacing))
 
 
 def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
