@@ -115,6 +115,16 @@ class View:
         prior: Pseudo-successes and pseudo-failures that each belief contains.
         prompt_costs_P: Additional cost of each prompt, once a group; None is 0.
         left_out: Prompts of the pool that the decision does not see (`Needs.part`).
+
+    >>> import budgetalloc as ba
+    >>> def decide(view):
+    ...     print(list(view.ids_P), view.belief_P.mean, view.cold_P, view.budget.rollouts)
+    ...     return np.array([4, 4])
+    >>> policy = ba.Policy("halves", decide, ba.BetaEstimator())
+    >>> policy.observe(["a"], [1.0])
+    >>> policy.allocate(["a", "b"], ba.Budget(rollouts=8))
+    ['b', 'a'] [0.5  0.75] [ True False] 8
+    array([4, 4])
     """
 
     belief_P: Beta
@@ -154,7 +164,7 @@ class View:
 @dataclass(frozen=True, eq=False)
 class Hinted:
     """Counts of rollouts to generate with the user's hint; a decision in rounds yields this instead
-    of plain counts."""
+    of plain counts, such as `yield Hinted(np.array([0, 4]))`."""
 
     counts_P: IntArray
 
