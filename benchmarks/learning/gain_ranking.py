@@ -28,8 +28,8 @@ HERE = Path(__file__).parent
 FIGURES = ("foreseen", "wasted", "explained", "all_fail", "never_solved", "success")
 
 
-def logged(mix: str, group: int | None, steps: int = 150) -> dict[str, Any]:
-    """The figures of the report on one uniform run, which is trained for that; no group: the best of the mix."""
+def train_uniform(mix: str, group: int | None, ledger: Path, steps: int = 150) -> str:
+    """Trains uniform on a mix at its tuned rate, seed 0, with a ledger; returns its name. No group: the mix's best."""
     from train import train
 
     from budgetalloc.trl import AdaptiveGRPOCallback
@@ -37,20 +37,26 @@ def logged(mix: str, group: int | None, steps: int = 150) -> dict[str, Any]:
     rows = read(HERE / "results.jsonl")
     name = best_uniform(rows, mix) if group is None else f"uniform{group}"
     name = "uniform" if name == "uniform8" else name
+    train(
+        lambda trainer: trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.uniform(seed=0), ledger=ledger)),
+        steps=steps,
+        eval_every=steps,
+        prompts=ROLLOUTS // GENERATIONS.get(name, 8),
+        generations=GENERATIONS.get(name, 8),
+        learning_rate=best_rates(rows, TUNING_SEEDS)[name, mix],
+        seed=0,
+        **MIXES[mix].task(0),
+        threads=1,
+        progress=False,
+    )
+    return name
+
+
+def logged(mix: str, group: int | None, steps: int = 150) -> dict[str, Any]:
+    """The figures of the report on one uniform run, which is trained for that."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = Path(folder) / "ledger.jsonl"
-        train(
-            lambda trainer: trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.uniform(seed=0), ledger=ledger)),
-            steps=steps,
-            eval_every=steps,
-            prompts=ROLLOUTS // GENERATIONS.get(name, 8),
-            generations=GENERATIONS.get(name, 8),
-            learning_rate=best_rates(rows, TUNING_SEEDS)[name, mix],
-            seed=0,
-            **MIXES[mix].task(0),
-            threads=1,
-            progress=False,
-        )
+        name = train_uniform(mix, group, ledger, steps)
         seen = json.loads(ba.report.as_json(ba.report.report(ledger, policies=())))
     kept = {"wasted": "share_wasted", "all_fail": "share_all_fail", "explained": "explained", "success": "success"}
     figures = {figure: round(seen[key], 4) for figure, key in kept.items()}

@@ -21,6 +21,7 @@ import contextlib
 import itertools
 import json
 import multiprocessing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,28 +47,33 @@ POLICIES = [
 _BOUNDS = ("floor", "cap", "min_group", "quantum")  # options of the callback that are the budget's here
 
 
-def run(job: Job) -> tuple[Job, list[float], float]:
-    """One simulated run: its job, success at `POINTS` equal distances of rollouts, and the share of mixed groups."""
-    name, mix, rate, seed, steps = job
+def steps_of(name: str, world: Any, seed: int, rollouts: int, reward: Any = None) -> Iterator[dict[str, Any]]:
+    """The steps of `simulate` with a policy of `RIVALS`, attached as in `run.py`, until it has generated so many."""
     build, options = RIVALS[name]
     given = {key: value for key, value in options.items() if key in _BOUNDS}
-    policy, world = build(seed), twins.world(mix, rate, seed)
-    group = GENERATIONS.get(name, 8)
+    policy, group = build(seed), GENERATIONS.get(name, 8)
     prompts = ROLLOUTS // group
     budget: Any = ROLLOUTS
     if given:
         bounds = Bounds.resolve(policy.needs, candidates=options.get("candidates"), **given)
         budget = bounds.budget(ROLLOUTS, bounds.on_offer(prompts, len(world.ids)), group)
-    total = steps * ROLLOUTS
-    rollouts, success, mixed = [0], [world.success()], []
     rest = {key: value for key, value in options.items() if key not in _BOUNDS}
     # A policy may spend less than its budget in a step; it then gets more steps.
-    for seen in simulate(policy, world, budget, 100 * steps, prompts=prompts, reward=twins.REWARDS.get(mix), **rest):
+    for seen in simulate(policy, world, budget, rollouts, prompts=prompts, reward=reward, **rest):
+        yield seen
+        if seen["rollouts"] >= rollouts:
+            return
+
+
+def run(job: Job) -> tuple[Job, list[float], float]:
+    """One simulated run: its job, success at `POINTS` equal distances of rollouts, and the share of mixed groups."""
+    name, mix, rate, seed, steps = job
+    world, total = twins.world(mix, rate, seed), steps * ROLLOUTS
+    rollouts, success, mixed = [0], [world.success()], []
+    for seen in steps_of(name, world, seed, total, twins.REWARDS.get(mix)):
         rollouts.append(seen["rollouts"])
         success.append(seen["success"])
         mixed.append(seen["mixed_groups"])
-        if rollouts[-1] >= total:
-            break
     curve = np.interp(np.linspace(0, total, POINTS), rollouts, success)
     return job, curve.tolist(), float(np.mean(mixed))
 

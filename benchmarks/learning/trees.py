@@ -27,7 +27,6 @@ ARMS: dict[str, dict[str, Any] | None] = {
     "even, 4 roots": {"points": 5, "roots": 0.5},
     "even, 2 roots": {"points": 5, "roots": 0.25},
     "late, 4 roots": {"points": [15, 25], "roots": 0.5},
-    "entropy, 4 roots": {"points": 5, "roots": 0.5, "branch": "entropy"},
 }
 SEEDS, STEPS, RATE = (100, 101), 30, 2e-4
 OUT = Path(__file__).with_suffix(".jsonl")

@@ -1,6 +1,6 @@
-"""The results file of the runs: tables, and curves against rollouts, tokens and seconds.
+"""The results file of the runs as tables. `make pictures` draws its curves.
 
-    python benchmarks/scale/results.py [RESULTS] [--out FOLDER]
+    python benchmarks/scale/results.py [RESULTS]
 
 The second table compares each policy with uniform groups of the best size, on the same seeds. Rates and the group size
 are those with the highest mean success in the longest runs on tuning seeds (100 and above). "mean", "end" and "pass@8"
@@ -26,6 +26,7 @@ from budgetalloc.offline.intervals import interval, share_reached
 TUNING_SEED = 100  # and above
 OF_A_POINT = ("device", "step", "rollouts", "tokens", "seconds", "success", "pass8")  # the other fields name the run
 Run = tuple[tuple[str, Any], ...]
+Curves = dict[int, list[dict[str, Any]]]  # by seed
 
 
 def read(path: Path) -> dict[Run, list[dict[str, Any]]]:
@@ -96,6 +97,26 @@ def tuned(runs: dict[Run, list[dict[str, Any]]], task: str) -> dict[str, float]:
     return rates
 
 
+def of_table(runs: dict[Run, list[dict[str, Any]]], task: str, pool: str) -> dict[str, Curves]:
+    """The finished runs of a task and pool on the table's seeds, each policy's at its tuned rate."""
+    rates, found = tuned(runs, task), dict[str, Curves]()
+    for which, points in runs.items():
+        job = dict(which)
+        chosen = job["rate"] == rates.get(job["policy"], job["rate"]) and job["seed"] < TUNING_SEED
+        if (job["task"], job["pool"]) == (task, pool) and chosen and points[-1]["step"] == job["steps"]:
+            found.setdefault(job["policy"], {})[job["seed"]] = points
+    return found
+
+
+def best_uniform(found: dict[str, Curves]) -> str | None:
+    """The uniform policy with the most seeds, and of those the highest mean success; None without one."""
+    return max(
+        (name for name in found if name.startswith("uniform")),
+        key=lambda name: (len(found[name]), np.mean([*map(mean_success, found[name].values())])),
+        default=None,
+    )
+
+
 def _shares(own: list[list[dict[str, Any]]], base: list[list[dict[str, Any]]], name: str) -> str:
     """The share of the base's rollouts, tokens or seconds after which the policy is as good as the base's end."""
     own_SG, base_SG = ([[point["success"] for point in points] for points in of] for of in (own, base))
@@ -116,19 +137,9 @@ def compared(runs: dict[Run, list[dict[str, Any]]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
     for task, pool in sorted({(dict(which)["task"], dict(which)["pool"]) for which in runs}):
-        rates = tuned(runs, task)
-        of_policy: dict[str, dict[int, list[dict[str, Any]]]] = {}
-        for which, points in runs.items():
-            job = dict(which)
-            chosen = job["rate"] == rates.get(job["policy"], job["rate"]) and job["seed"] < TUNING_SEED
-            if (job["task"], job["pool"]) == (task, pool) and chosen and points[-1]["step"] == job["steps"]:
-                of_policy.setdefault(job["policy"], {})[job["seed"]] = points
+        of_policy = of_table(runs, task, pool)
         for policy in sorted(of_policy):
-            plain = max(
-                (name for name in of_policy if name.startswith("uniform")),
-                key=lambda name: (len(of_policy[name]), np.mean([*map(mean_success, of_policy[name].values())])),
-                default=policy,
-            )
+            plain = best_uniform(of_policy) or policy
             seeds = sorted(set(of_policy[policy]) & set(of_policy[plain]))
             if policy == plain or not seeds:
                 continue
@@ -143,38 +154,14 @@ def compared(runs: dict[Run, list[dict[str, Any]]]) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
-def draw(runs: dict[Run, list[dict[str, Any]]], folder: Path) -> None:
-    """A picture for each task and pool: a line a run, in three panels."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    for task, pool in sorted({(dict(which)["task"], dict(which)["pool"]) for which in runs}):
-        figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), sharey=True, layout="constrained")
-        for which, points in runs.items():
-            said = dict(which)
-            if (said["task"], said["pool"]) == (task, pool):
-                for axis, name in zip(axes, ("rollouts", "tokens", "seconds"), strict=True):
-                    label = f"{said['policy']}, {said['rate']:g}, seed {said['seed']}"
-                    axis.plot([p[name] for p in points], [p["success"] for p in points], label=label)
-                    axis.set(xlabel=f"{name} of training", title=f"{task}, pool met {pool}")
-        axes[0].set_ylabel("held-out success")
-        axes[0].legend()
-        figure.savefig(folder / f"{task}_{pool}.png", dpi=120)
-        plt.close(figure)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder for the pictures")
     args = parser.parse_args()
     runs = read(args.results)
     if not runs:
         parser.error(f"{args.results} has no runs: make some with benchmarks/scale/run.py.")
     print(table(runs), *compared(runs), sep="\n")
-    draw(runs, args.out)
 
 
 if __name__ == "__main__":

@@ -1,81 +1,72 @@
 """The rules of a mixture: what the next rollouts of each domain are worth, learned from every
 step."""
 
-from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import Stateful, reading
+from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.state import Stateful
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number
+from budgetalloc.errors import InputError
 
-__all__ = ["Adept", "DomainStep", "Learn", "efficiency", "success_of_domains"]
+__all__ = ["Adept", "Evidence", "Learn", "efficiency", "success_of_domains"]
 
 
 @dataclass(frozen=True, eq=False)
-class DomainStep:
-    """What a step has shown about the domains. Success is in [0, 1].
+class Evidence:
+    """What is known of the success of prompts.
 
     Args:
-        place_P: The domain of each candidate, from 0 to D - 1, shape (P,).
-        successes_P, rollouts_P: Its evidence after the step, discounted, without the prior.
-        mass_P, prior_P: The mass of the prior of its belief, in rollouts, and the prior's mean.
-        place_R: The domain of each rollout of the step, shape (R,).
-        success_R: Its success.
-        successes_R, rollouts_R: The evidence about its prompt before the step, as of `_P`.
-        mass_R, prior_R: As of `_P`.
-        size_R: The absolute advantage that is trained on; empty if the rule does not need it.
+        place_K: The domain of each prompt, from 0 to D - 1, shape (K,); ids may repeat.
+        successes_K, rollouts_K: Its evidence, discounted, without the prior.
+        mass_K, prior_K: The mass of the prior of its belief, in rollouts, and the prior's mean.
     """
 
-    place_P: IntArray
-    successes_P: FloatArray
-    rollouts_P: FloatArray
-    mass_P: FloatArray
-    prior_P: FloatArray
-    place_R: IntArray
-    success_R: FloatArray
-    successes_R: FloatArray
-    rollouts_R: FloatArray
-    mass_R: FloatArray
-    prior_R: FloatArray
-    size_R: FloatArray
+    place_K: IntArray
+    successes_K: FloatArray
+    rollouts_K: FloatArray
+    mass_K: FloatArray
+    prior_K: FloatArray
 
-    def counts_D(self, domains: int) -> FloatArray:
-        """Rollouts of each domain in the step, shape (D,)."""
-        return np.bincount(self.place_R, minlength=domains).astype(np.float64)
+    @classmethod
+    def of(cls, place_K: IntArray, belief: Beta, prior: Beta, rows: IntArray) -> "Evidence":
+        """The evidence of these rows in beliefs that contain a prior."""
+        successes_K = np.maximum(belief.alpha_P - prior.alpha_P, 0.0)
+        rollouts_K = successes_K + np.maximum(belief.beta_P - prior.beta_P, 0.0)
+        numbers = successes_K, rollouts_K, prior.mass, prior.mean
+        return cls(place_K[rows], *(column[rows] for column in numbers))
+
+    def rate_K(self, prior_K: FloatArray) -> FloatArray:
+        """The success rate of each prompt, with these means of the prior."""
+        return (self.mass_K * prior_K + self.successes_K) / (self.mass_K + self.rollouts_K)
+
+    def summed(self, values_K: FloatArray, domains: int) -> FloatArray:
+        """The sum of these values over each domain."""
+        sums_D = np.bincount(self.place_K, values_K, minlength=domains)
+        return np.asarray(sums_D, dtype=np.float64)
 
 
-def _summed(place_K: IntArray, values_K: FloatArray, domains: int) -> FloatArray:
-    return np.asarray(np.bincount(place_K, values_K, minlength=domains), dtype=np.float64)
-
-
-def success_of_domains(step: DomainStep, domains: int) -> tuple[FloatArray, FloatArray]:
+def success_of_domains(seen: Evidence, domains: int) -> tuple[FloatArray, FloatArray]:
     """The mean success of each domain's prompts, and the variance of its error, shape (D,) each.
 
     A prompt with n rollouts counts with weight n / (k + n), where k is the mass of its belief's
     prior. The estimate therefore hardly moves when the policy turns to harder prompts of the
     domain. The prior's mean counts as one prompt.
 
-    >>> place_P, ones_P, none = np.array([0, 0, 1]), np.ones(3), np.zeros(0, dtype=int)
-    >>> successes_P, rollouts_P = np.array([99.0, 0, 0]), np.array([99.0, 9, 0])
-    >>> step = DomainStep(place_P, successes_P, rollouts_P, ones_P, ones_P / 2, *[none] * 7)
-    >>> success_of_domains(step, 2)[0].round(3)  # (0.99 + 0 + 0.5) / (0.99 + 0.9 + 1); the prior
+    >>> place_P, ones_P = np.array([0, 0, 1]), np.ones(3)
+    >>> seen = Evidence(place_P, np.array([99.0, 0, 0]), np.array([99.0, 9, 0]), ones_P, ones_P / 2)
+    >>> success_of_domains(seen, 2)[0].round(3)  # (0.99 + 0 + 0.5) / (0.99 + 0.9 + 1); the prior
     array([0.516, 0.5  ])
     """
-    total_P = step.mass_P + step.rollouts_P
-
-    def summed(values_P: FloatArray) -> FloatArray:
-        return _summed(step.place_P, values_P, domains)
-
-    prior_D = summed(step.prior_P) / np.maximum(summed(np.ones(len(total_P))), 1)
-    weight_D = summed(step.rollouts_P / total_P) + 1
-    success_D = (summed(step.successes_P / total_P) + prior_D) / weight_D
-    mean_P = (step.mass_P * success_D[step.place_P] + step.successes_P) / total_P
-    variance_D = summed(step.rollouts_P * mean_P * (1 - mean_P) / total_P**2) / weight_D**2
-    return success_D, variance_D
+    total_K = seen.mass_K + seen.rollouts_K
+    prior_D = seen.summed(seen.prior_K, domains)
+    prior_D = prior_D / np.maximum(seen.summed(np.ones(len(total_K)), domains), 1)
+    weight_D = seen.summed(seen.rollouts_K / total_K, domains) + 1
+    success_D = (seen.summed(seen.successes_K / total_K, domains) + prior_D) / weight_D
+    mean_K = seen.rate_K(success_D[seen.place_K])
+    error_K = seen.rollouts_K * mean_K * (1 - mean_K) / total_K**2
+    return success_D, seen.summed(error_K, domains) / weight_D**2
 
 
 def efficiency(moved_D: FloatArray, variance_D: FloatArray, taught_D: FloatArray) -> FloatArray:
@@ -155,33 +146,35 @@ class Learn(Stateful):
             "teaching": np.ones(domains),
         }
 
-    def observe(self, step: DomainStep) -> None:
-        """Learns from a finished step, as the class describes."""
+    def observe(
+        self, after: Evidence, before: Evidence, success_R: FloatArray, size_R: FloatArray
+    ) -> None:
+        """Learns from a finished step, as the class describes.
+
+        Args:
+            after: Of the step's candidates, after it.
+            before: Of the prompt of each rollout, before it.
+            success_R: The success of each rollout, shape (R,).
+            size_R: Its absolute advantage, which `Adept` needs.
+        """
         old, domains = self._learned, len(self._learned["success"])
-        success_D, variance_D = success_of_domains(step, domains)
+        success_D, variance_D = success_of_domains(after, domains)
         first = bool(np.isnan(old["success"]).any())
         before_D = success_D if first else old["success"]
-        offered_D = np.bincount(step.place_P, minlength=domains) > 0
+        offered_D = np.bincount(after.place_K, minlength=domains) > 0
         success_D = np.where(offered_D, success_D, before_D)
-        prior_R = step.prior_R if first else before_D[step.place_R]
-        rate_R = (step.mass_R * prior_R + step.successes_R) / (step.mass_R + step.rollouts_R)
-
-        def summed(values_R: FloatArray) -> FloatArray:
-            return _summed(step.place_R, values_R, domains)
-
-        fade, counts_D = 1 - 1 / self.memory, step.counts_D(domains)
+        rate_R = before.rate_K(before.prior_K if first else before_D[before.place_K])
+        fade, counts_D = 1 - 1 / self.memory, before.summed(np.ones(len(success_R)), domains)
         rate_D = np.maximum(1 / self.memory, 1 / (old["steps"] + 1))
         left_D = np.maximum(1 - counts_D / self.window, 0.0)
-        surprise_D = left_D * old["surprise"] + summed(step.success_R - rate_R)
+        surprise_D = left_D * old["surprise"] + before.summed(success_R - rate_R, domains)
         surprised_D = left_D * old["surprised"] + counts_D
         shift_D = surprise_D / (surprised_D + self.trust)
-        rate_P = step.mass_P * success_D[step.place_P] + step.successes_P
-        rate_P = rate_P / (step.mass_P + step.rollouts_P)
-        rollouts_D = np.bincount(step.place_P, step.rollouts_P, minlength=domains)
-        rate_P = np.clip(rate_P + shift_D[step.place_P], (1 / (rollouts_D + 3))[step.place_P], 1.0)
+        least_D = 1 / (after.summed(after.rollouts_K, domains) + 3)
+        rate_P = after.rate_K(success_D[after.place_K]) + shift_D[after.place_K]
+        rate_P = np.clip(rate_P, least_D[after.place_K], 1.0)
         value_P = np.sqrt(rate_P) * (1 - rate_P)
-        value_D = np.bincount(step.place_P, value_P, minlength=domains)
-        square_D = np.bincount(step.place_P, value_P**2, minlength=domains)
+        value_D, square_D = after.summed(value_P, domains), after.summed(value_P**2, domains)
         away_D = success_D - old["level"]
         self._learned = {
             "success": success_D,
@@ -189,7 +182,7 @@ class Learn(Stateful):
             "level": old["level"] + rate_D * away_D,
             "moved": (1 - rate_D) * (old["moved"] + rate_D * away_D**2),
             "variance": old["variance"] + rate_D * (variance_D - old["variance"]),
-            "taught": fade * old["taught"] + summed(rate_R * (1 - rate_R)),
+            "taught": fade * old["taught"] + before.summed(rate_R * (1 - rate_R), domains),
             "surprise": surprise_D,
             "surprised": surprised_D,
             "teaching": np.where(offered_D, square_D / np.maximum(value_D, 1e-12), old["teaching"]),
@@ -217,7 +210,7 @@ class Learn(Stateful):
         }
 
 
-class Adept:
+class Adept(Stateful):
     """ADEPT with the domains as arms: one domain gets all that the others' lowest shares leave.
 
     It is the domain with the largest X + sqrt(0.6 ln(w) / N), a sliding-window upper confidence
@@ -230,27 +223,39 @@ class Adept:
     array([1., 0.])
     """
 
+    saved = may_be_nan = ("_recent_S2",)
     needs_advantages = True
     window = 200  # steps
 
     def __init__(self, domains: int) -> None:
         self._domains = domains
-        # the domain of each step, and its gain
-        self._recent: deque[tuple[int, float]] = deque(maxlen=self.window)
+        # the domain of each of the last steps, and its gain; NaN before the first
+        self._recent_S2 = np.full((self.window, 2), np.nan)
 
-    def observe(self, step: DomainStep) -> None:
+    def observe(
+        self, after: Evidence, before: Evidence, success_R: FloatArray, size_R: FloatArray
+    ) -> None:
         """Learns the gain of the domain that had most of the rollouts; nothing from a step without
-        rollouts."""
-        counts_D = step.counts_D(self._domains)
+        rollouts. Arguments as in `Learn`."""
+        counts_D = before.summed(np.ones(len(size_R)), self._domains)
         if counts_D.any():
             at = int(np.argmax(counts_D))
-            gain = float(np.bincount(step.place_R, step.size_R)[at] / counts_D[at])
-            self._recent.append((at, min(gain, 1.0)))
+            gain = before.summed(size_R, self._domains)[at] / counts_D[at]
+            self._recent_S2 = np.vstack([self._recent_S2[1:], [at, min(gain, 1.0)]])
+
+    def check_restored(self) -> None:
+        at_T, gain_T = self._steps()
+        if ((at_T < 0) | (at_T >= self._domains) | ~((gain_T >= 0) & (gain_T <= 1))).any():
+            raise InputError("recent", "does not hold domains and gains.")
+
+    def _steps(self) -> tuple[IntArray, FloatArray]:
+        """The domain of each step, and its gain."""
+        at_T, gain_T = self._recent_S2[~np.isnan(self._recent_S2[:, 0])].T
+        return at_T.astype(np.int64), gain_T
 
     def _scores(self) -> FloatArray:
         """The upper bound of each domain, NaN without a step."""
-        at_T = np.array([at for at, _ in self._recent], dtype=np.int64)
-        gain_T = np.array([gain for _, gain in self._recent])
+        at_T, gain_T = self._steps()
         steps_D = np.bincount(at_T, minlength=self._domains).astype(np.float64)
         steps_D[steps_D == 0] = np.nan
         mean_D = np.bincount(at_T, gain_T, minlength=self._domains) / steps_D
@@ -264,16 +269,3 @@ class Adept:
     def described(self) -> dict[str, FloatArray]:
         """The score of each domain, NaN before its first step."""
         return {"score": self._scores()}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything learned, in types that JSON can hold."""
-        return {"recent": [[at, gain] for at, gain in self._recent]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()`; raises `StateError`, and changes nothing, if it does not fit."""
-        with reading("mixture"):
-            rows = deque[tuple[int, float]](maxlen=self.window)
-            for at, gain in state["recent"]:
-                check_integer("recent", at, 0, self._domains - 1)
-                rows.append((int(at), check_number("recent", gain, 0, 1)))
-        self._recent = rows

@@ -2,9 +2,9 @@
 branches."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,32 +15,14 @@ from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 
-__all__ = ["Active", "Engine", "Leaf", "branch_advantages", "grow", "tree_advantages"]
+__all__ = ["Extend", "Leaf", "branch_advantages", "grow", "tree_advantages"]
 
 _WAVE = 2**32  # the numbers of the branches of wave w begin at w times this
 
 
-class Active(NamedTuple):
-    """What an engine generated for one row: at most the requested tokens, fewer only if the row has
-    ended."""
-
-    tokens: list[int]
-    logps: list[float | None]  # log-probabilities of the tokens, or nothing
-    entropy: float  # mean over the tokens, in nats; NaN if not asked for
-
-
-class Engine(Protocol):
-    """Generates several rows at once, and can go on from any of them."""
-
-    def start(self, prompts: list[list[int]]) -> None:
-        """Begins a row for each prompt."""
-
-    def extend(self, tokens: int) -> list[Active]:
-        """Samples the next tokens of every row."""
-
-    def select(self, rows: list[int]) -> None:
-        """Goes on with these rows; one that is named twice becomes two, which share what was
-        computed."""
+Extend = Callable[[list[list[int]], int], list[tuple[list[int], list[Any]]]]
+"""Samples at most so many tokens after each of these rows: the new tokens of each, fewer only if it
+has ended, and their log-probabilities, or nothing."""
 
 
 @dataclass
@@ -55,32 +37,30 @@ class Leaf:
     branch: int
     weight: float
     tokens: list[int] = field(default_factory=list)
-    logps: list[float | None] = field(default_factory=list)
+    logps: list[Any] = field(default_factory=list)
     branch_T: list[int] = field(default_factory=list)
-    entropies: list[float] = field(default_factory=list)  # of each block
-    in_a_row: int = 0  # branching points since the last block without one
 
-    def add(self, made: Active) -> None:
-        self.tokens += made.tokens
-        self.logps += made.logps
-        self.branch_T += [self.branch] * len(made.tokens)
-        self.entropies.append(made.entropy)
+    def add(self, tokens: list[int], logps: list[Any]) -> None:
+        """Adds tokens that belong to the present branch."""
+        self.tokens += tokens
+        self.logps += logps
+        self.branch_T += [self.branch] * len(tokens)
 
     def child(self, branch: int) -> "Leaf":
         """One of the two branches that this one becomes."""
-        copied = list(self.tokens), list(self.logps), list(self.branch_T), list(self.entropies)
-        return Leaf(self.prompt, branch, self.weight / 2, *copied, self.in_a_row + 1)
+        copied = list(self.tokens), list(self.logps), list(self.branch_T)
+        return Leaf(self.prompt, branch, self.weight / 2, *copied)
 
 
 def grow(
-    engine: Engine,
+    extend: Extend,
     prompts_P: Sequence[list[int]],
     counts_P: Sequence[int],
     roots_P: Sequence[int],
     points: Sequence[int],
     longest: int,
     ends: Callable[[list[int]], bool],
-    choose: Callable[[Sequence[Leaf], int], Sequence[int]],
+    choose: Callable[[int, int], Collection[int]],
     waves: Iterator[int],
 ) -> tuple[list[list[Leaf]], int]:
     """The rollouts of each prompt, and the number of tokens generated for all.
@@ -90,14 +70,14 @@ def grow(
     the expected sum over the roots is then their expected number times the expectation for one.
 
     Args:
-        engine: Generates.
+        extend: Generates.
         prompts_P: The tokens of each prompt.
         counts_P, roots_P: Rollouts of each prompt, and how many of them begin at the prompt.
         points: The lengths at which rollouts may branch, increasing.
         longest: Most tokens of a rollout.
         ends: Whether these tokens end a rollout.
-        choose: From the open rollouts of a prompt and how many more it may have, the positions of
-            those that branch.
+        choose: From the number of open rollouts of a prompt and how many more it may have, the
+            places of those that branch.
         waves: Numbers the waves.
     """
     left_P, tokens = list(counts_P), 0
@@ -109,39 +89,28 @@ def grow(
             begun = min(left, max(1, round(left * roots_P[at] / counts_P[at])))
             growing += [Leaf(at, next(names), counts_P[at] / roots_P[at]) for _ in range(begun)]
             left_P[at] -= begun
-        engine.start([prompts_P[leaf.prompt] for leaf in growing])
         length = 0
         while growing:
             stop = longest
             if any(left_P[leaf.prompt] for leaf in growing):
                 stop = min(longest, next((x for x in points if x > length), longest))
-            for leaf, made in zip(growing, engine.extend(stop - length), strict=True):
-                leaf.add(made)
-                tokens += len(made.tokens)
-            length = stop
-            going: dict[int, list[int]] = {}
-            for row, leaf in enumerate(growing):
+            made = extend([prompts_P[leaf.prompt] + leaf.tokens for leaf in growing], stop - length)
+            length, going = stop, dict[int, list[Leaf]]()
+            for leaf, (new, logps) in zip(growing, made, strict=True):
+                leaf.add(new, logps)
+                tokens += len(new)
                 if len(leaf.tokens) < length or length == longest or ends(leaf.tokens):
                     leaves_P[leaf.prompt].append(leaf)
                 else:
-                    going.setdefault(leaf.prompt, []).append(row)
-            rows: list[int] = []
-            grown: list[Leaf] = []
-            for prompt, here in going.items():
+                    going.setdefault(leaf.prompt, []).append(leaf)
+            growing = []
+            for prompt, leaves in going.items():
                 left = left_P[prompt]
-                chosen = choose([growing[row] for row in here], left) if left else ()
+                chosen = choose(len(leaves), left) if left else ()
                 left_P[prompt] -= len(chosen)
-                for at, row in enumerate(here):
-                    if at in chosen:
-                        rows += [row, row]
-                        grown += [growing[row].child(next(names)) for _ in range(2)]
-                    else:
-                        growing[row].in_a_row = 0
-                        rows.append(row)
-                        grown.append(growing[row])
-            growing = grown
-            if growing:
-                engine.select(rows)
+                for at, leaf in enumerate(leaves):
+                    twice = at in chosen
+                    growing += [leaf.child(next(names)) for _ in range(2)] if twice else [leaf]
     return leaves_P, tokens
 
 

@@ -16,34 +16,37 @@ from budgetalloc.policies.rounds import until_finished
 @method("in rounds", "released code", of_rates=True)
 def reinforce_ada(
     *,
-    group: Count = 8,
-    more: Count | None = None,
+    group: Count = 4,
+    more: Count = 8,
     stages: Count = 4,
     quota: Literal["balanced", "positive"] = "balanced",
     seed: int = 0,
 ) -> Policy:
-    """Reinforce-Ada (arXiv 2510.04996): rounds of n until n/2 successes and n/2 failures; n rows
-    are trained on.
+    """Reinforce-Ada (arXiv 2510.04996): rounds of 8 until 2 successes and 2 failures, 4 at most; 4
+    rows are trained on.
 
-    The released setting is group=4, more=8, stages=4: rounds of 8 until 2 successes and 2 failures,
-    at most 4 of them; there a graded success counts from 0.7, here by its share. quota='positive'
-    stops at one success. No estimation variant. Advantages are over all generated rollouts.
+    The defaults are the release's, for which the trainer's group size is 4. There a graded success
+    counts from 0.7 on, here by its share; `success=lambda r: r > 0.7` of the callback counts alike.
+    No estimation variant. Advantages are over all generated rollouts.
 
     The budget is a limit, of which only what is trained on is always spent.
 
     Args:
-        group, more: Rows of a prompt that are trained on; rollouts of a round, None for as many.
+        group: Rows of a prompt that are trained on.
+        more, stages: Rollouts of a round; most rounds.
+        quota: "balanced", half of `group` successes and half failures, or "positive", one success.
 
     >>> from budgetalloc import Budget
-    >>> step = reinforce_ada(group=2, stages=3).begin(["a", "b"], Budget(rollouts=12, floor=2))
+    >>> step = reinforce_ada(group=2, more=2).begin(["a", "b"], Budget(rollouts=12, floor=2))
     >>> step.request()
     array([2, 2])
     >>> step.observe(["a", "a", "b", "b"], [0, 0, 0, 1]); step.request()
     array([2, 0])
     """
-    each = group if more is None else more
-    generate = -(-each * stages // group)
-    wins, fails = (max(1, group // 2), max(1, group // 2)) if quota == "balanced" else (1, 0)
+    generate = -(-more * stages // group)
+    wins, fails = (max(1, group // 2), max(1, group - group // 2))
+    if quota == "positive":
+        wins, fails = 1, 0
 
     def finished(seen: ByPrompt) -> NDArray[np.bool_]:
         failures_P = seen.n_P - seen.successes_P
@@ -51,6 +54,6 @@ def reinforce_ada(
 
     def decide(view: View) -> Rounds:
         trained = -(-view.rollouts_only("reinforce_ada") // generate)
-        return until_finished(view, each, each, each * stages, finished, trained)
+        return until_finished(view, more, more, more * stages, finished, trained)
 
     return policy(decide, keep=balanced, generate=generate, by_group=True)

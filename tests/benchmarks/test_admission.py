@@ -5,7 +5,7 @@ from pathlib import Path
 import admission  # of benchmarks
 import numpy as np
 import pytest
-from admission import BATCH, CORRELATIONS, GROUP, STALENESS, Engine, chi_square, first_come, in_order, learn
+from admission import BATCH, CORRELATIONS, GROUP, STALENESS, Engine, chi_square, in_order, learn
 
 import budgetalloc as ba
 
@@ -21,22 +21,6 @@ def test_each_batch_has_the_composition_of_its_plan(correlation):
     assert max(ages) <= STALENESS
 
 
-@pytest.mark.parametrize("correlation", [-0.9, 0.9])
-def test_first_come_first_trained_loses_the_slow_prompts(correlation):
-    planned, trained = (x[0] for x in first_come(Engine(correlation), 10_000))
-    assert chi_square(planned / GROUP, trained / GROUP)[1] < 1e-6
-    slowest = 0 if correlation < 0 else -1
-    assert trained[slowest] < 0.02 * planned[slowest]
-
-
-def test_a_time_out_costs_rows_of_the_slow_prompts_and_no_group():
-    planned, trained, _ = in_order(Engine(0.9, timeout=3.0), 20_000)
-    lost = (planned - trained).sum(axis=0)
-    assert lost[-1] > 5 * lost[:5].sum()
-    assert 0.9 < trained.sum(axis=0)[-1] / planned.sum(axis=0)[-1] < 0.97
-    assert (trained.sum(axis=1) > BATCH / 2).all()
-
-
 def test_the_policy_learns_as_in_a_synchronous_run_if_one_plan_is_generated_at_a_time(monkeypatch):
     monkeypatch.setattr(admission, "STALENESS", 1)
     alone = [
@@ -45,12 +29,6 @@ def test_the_policy_learns_as_in_a_synchronous_run_if_one_plan_is_generated_at_a
     curve, lost = learn(0.9, 20, seed=0)
     assert curve == pytest.approx(alone, abs=1e-9)
     assert lost == 0
-
-
-def test_the_learning_curve_does_not_depend_on_the_correlation():
-    means = np.array([[learn(each, 60, seed)[0].mean() for seed in range(4)] for each in CORRELATIONS])
-    noise = means.std(axis=1, ddof=1).mean() / 2
-    assert np.ptp(means.mean(axis=1)) < 3 * noise
 
 
 def test_the_table_of_the_docs_is_what_the_command_prints():

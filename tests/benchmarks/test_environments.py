@@ -34,21 +34,8 @@ def test_the_page_has_the_figures_of_the_table():
     text = (Path(__file__).parents[2] / "docs/evidence.md").read_text(encoding="utf-8")
     lines = text[text.index("| mixture |") :].split("\n\n")[0].splitlines()[2:]
     page = [line.strip("|").split("|") for line in lines]
-    shown = dict(
-        zip(
-            [
-                "learn",
-                "two thirds to d",
-                "even",
-                "proportional",
-                "adaptive",
-                "pac",
-                "sec",
-            ],
-            page,
-            strict=True,
-        )
-    )
+    arms = ["learn", "two thirds to d", "even", "proportional", "adaptive", "pac", "sec"]
+    shown = dict(zip(arms, page, strict=True))
     for name, (_, *row) in shown.items():
         told = [cell.strip() for cell in row]
         assert told[:5] == cells[name][:5]

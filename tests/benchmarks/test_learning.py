@@ -1,9 +1,5 @@
 """The learning benchmark: its statistics on curves with a known answer, and one short real run that resumes."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import against  # of benchmarks/learning
@@ -19,7 +15,6 @@ from verdict import rivals, verdict
 
 from budgetalloc.offline.intervals import share_reached
 
-FOLDER = Path(table.__file__).parent
 STEPS_150 = 150 * 256  # rollouts
 
 
@@ -238,21 +233,3 @@ def test_a_run_is_resumed_and_a_policy_of_a_file_has_a_name_of_its_own(tmp_path,
         assert 0.1 < row["expected"][0] < row["pass64"][0] < 1.0
         assert 0 < row["mixed"] < 1
     assert not Path("nowhere.jsonl").exists()  # runs side by side would share it
-
-
-@pytest.mark.slow
-def test_a_run_on_ray(tmp_path):
-    pytest.importorskip("trl")
-    pytest.importorskip("ray")
-    out = tmp_path / "results.jsonl"
-    command = [sys.executable, str(FOLDER / "run.py"), "--policy", "uniform", "--rate", "3e-4", "--ray"]
-    command += ["--mix", "growing", "--seed", "0", "--steps", "1", "--out", str(out)]
-    env = os.environ | {
-        "RAY_ADDRESS": "local",  # not a cluster that another test starts and ends at the same time
-        "RAY_worker_niceness": "0",
-        "RAY_memory_monitor_refresh_ms": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(out.read_text())["rollouts"][-1] == 256

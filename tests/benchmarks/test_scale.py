@@ -1,8 +1,5 @@
 """The runs of SmolLM2: questions with right answers, runs in pieces that equal whole ones, and three real steps."""
 
-import importlib.util
-import json
-import operator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +7,6 @@ from typing import Any
 import pieces  # these are in benchmarks/scale
 import pytest
 import results
-import smollm2
 import torch
 from pieces import Job, finished, train
 from questions import PER_KIND, TASKS
@@ -93,16 +89,6 @@ def test_questions_are_different_and_held_out(name):
         assert (kind, task.question(kind, at)) == (row["kind"], row["prompt"])
 
 
-OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-READ = {  # the other kinds, each worked out from its question
-    "remainder": lambda n: n[0] % n[1],
-    "largest of five": max,
-    "next number": lambda n: 2 * n[-1] - n[-2],
-    "word problem": lambda n: n[0] - n[1] + n[2],
-    "sum with a product": lambda n: n[0] + n[1] * n[2],
-}
-
-
 def line(step: int, success: float = 0.5, **changed: Any) -> dict[str, Any]:
     point = {"device": "cpu", "step": step, "rollouts": 8 * step, "tokens": step, "seconds": 1.0 * step}
     job = asdict(Job("arithmetic", "ten", "spo", 1e-5, steps=4))
@@ -162,42 +148,3 @@ def test_the_page_has_the_tables_of_the_results():
     for at, label in rows.items():
         line = next(line for line in evidence.splitlines() if line.startswith(f"| {label} |"))
         assert line.replace("+", "").strip("| ").split(" | ")[1:] == [row[at].replace("+", "") for row in figures]
-
-
-@pytest.fixture
-def main(monkeypatch):
-    spec = importlib.util.spec_from_file_location("scale_run", FOLDER / "run.py")  # another benchmark has a run.py too
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
-
-
-def test_a_call_goes_on_with_what_is_left(main, tmp_path, monkeypatch, capsys):
-    out, begun = tmp_path / "out.jsonl", []
-    results.append(out, line(4))
-    (tmp_path / "work" / Job("arithmetic", "ten", "spo", 1e-5, steps=4).name).mkdir(parents=True)
-    (tmp_path / "model").mkdir()
-    job = {"model": "SmolLM2-135M-Instruct", "held_out": 128}
-
-    def pretend(job, weights, work, out, deadline, **_):
-        begun.append((job.pool, job.policy))
-        if len(begun) == 3:
-            return False  # paused
-        results.append(out, line(4, **asdict(job)))
-        return True
-
-    monkeypatch.setattr(pieces, "train", pretend)
-    monkeypatch.setattr(smollm2, "converted", lambda folder: folder)
-    asked = ["--task", "arithmetic", "--steps", "4", "--work", str(tmp_path / "work"), "--out", str(out)]
-    assert main(asked) == 3
-    assert begun == [("once", "uniform4"), ("once", "uniform8"), ("once", "spo")]
-    assert not list((tmp_path / "work").iterdir())  # what a finished run left behind
-    assert main(asked) == 0
-    ten = [("ten", name) for name in ("uniform4", "uniform8", "adaptive")]
-    assert begun[3:] == [("once", "spo"), ("once", "adaptive"), *ten]
-    assert main(asked) == 0
-    assert len(begun) == 8
-    assert "8 runs, 8 of them done before" in capsys.readouterr().out
-    assert job.items() <= json.loads(out.read_text().splitlines()[-1]).items()

@@ -49,26 +49,6 @@ def test_the_command_prints_the_agreement_and_says_where_policies_are_too_few(tm
     assert "Real runs on tuning seeds alone: uniform, uniform2" in printed
 
 
-def paid(mix, seed=0):
-    """For each rollout of 40 prompts eight times over: its prompt, its strategy and its reward."""
-    world = twins.world(mix, 3e-4, seed)
-    seen = []
-    pay = world.pay
-    world.pay = lambda ids_R, strategy_R, toss_R: seen.append((ids_R, strategy_R)) or pay(ids_R, strategy_R, toss_R)
-    rewards_R = world.rollout(list(range(0, len(world.ids), len(world.ids) // 40)) * 8)
-    return world, *seen[0], rewards_R
-
-
-def test_partial_credit_is_that_of_the_mix_for_the_same_answers():
-    _, ids_R, strategy_R, rewards_R = paid("partial", seed=3)
-    rows, operations_K = MIXES["partial"].rows(3), list(operations.OPERATIONS.values())
-    prompts = [rows[i]["prompt"] for i in ids_R]
-    texts = [operations_K[k](prompt[1:-1]) for k, prompt in zip(strategy_R, prompts, strict=True)]
-    grade = MIXES["partial"].grading.functions(3)[0]
-    assert rewards_R.tolist() == grade(completions=texts, prompts=prompts)
-    assert 0 < np.mean((rewards_R > 0) & (rewards_R < 1)) < 1
-
-
 def test_the_twin_of_reasoning_has_its_cells_and_starts_where_the_model_does():
     world = twins.world("reasoning", 3e-4, 0)
     assert len(TWINS["reasoning"].skills) == len(reasoning.CELLS)

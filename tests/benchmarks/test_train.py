@@ -72,8 +72,3 @@ def test_max_rollouts_ends_a_run_whose_policy_generates_more_than_it_trains_on()
     rollouts = [point.rollouts for point in run.curve]
     assert rollouts[-2] < 150 <= rollouts[-1]
     assert len(rollouts) < 6  # a step trains on 32 rows and generates more
-
-
-def test_a_folder_without_a_model_is_refused() -> None:
-    with pytest.raises(FileNotFoundError, match=r"benchmarks/learning/pretrain\.py --out nowhere"):
-        train(weights="nowhere")

@@ -117,14 +117,6 @@ def test_groups_without_spread_are_what_a_shadow_gains():
     assert metrics["shadow/advantage/frac_gained"] == 0.5
 
 
-def test_a_shadow_of_rounds_is_followed_in_its_first_round():
-    session = session_of(shadow=ba.methods.dapo(seed=0))
-    _, ended = step(session, 0)
-    assert ended.metrics["shadow/errors"] == 0
-    assert ended.metrics["shadow/prompts"] > 0
-    assert ended.metrics["shadow/advantage/rms_ratio"] > 0
-
-
 def test_a_step_in_which_all_rollouts_failed_passes_for_both():
     session = session_of(shadow="adaptive")
     step(session, 0)
@@ -236,20 +228,6 @@ def test_a_shadow_that_could_not_be_attached_is_refused():
 # The state
 
 
-def test_a_run_that_loads_goes_on_like_one_that_never_stopped(tmp_path):
-    whole = session_of(shadow="adaptive")
-    expected = [step(whole, number)[1].metrics for number in range(6)]
-    first, then = session_of(shadow="adaptive"), session_of(shadow="adaptive")
-    for number in range(3):
-        step(first, number)
-    first.save(tmp_path / "state.npz")
-    then.load(tmp_path / "state.npz")
-    for number in range(3, 6):
-        metrics = step(then, number)[1].metrics
-        assert own_part(metrics) == own_part(expected[number])
-        assert seen(metrics) == seen(expected[number])
-
-
 def test_states_with_and_without_a_shadow_load_into_each_other(tmp_path, caplog):
     session, plain = session_of(shadow="adaptive", quiet=False), session_of(quiet=False)
     for number in range(3):
@@ -295,10 +273,6 @@ def test_overlap_is_a_share_that_does_not_depend_on_the_order(ids_R, run_R):
     assert found["overlap"] == pytest.approx(compared_counts(run_R, ids_R)["overlap"])
     assert compared_counts(ids_R, ids_R)["overlap"] == pytest.approx(1)
     assert compared_counts(ids_R, ids_R * 3)["overlap"] == pytest.approx(1)
-
-
-def test_nothing_requested_has_no_shares():
-    assert compared_counts([], ["a"]) == {"prompts": 0.0}
 
 
 finite = st.floats(-5, 5).map(lambda x: round(x, 3))

@@ -395,17 +395,6 @@ def test_prompts_weigh_the_same_by_hand():
     assert got == pytest.approx([5 / 2 / 3, 0, 0, 5 / 2, 0])
 
 
-def test_a_batch_on_a_scale_of_its_own_by_hand():
-    """Baselines of 10 / 4 and 10 / 2, deviations of 10 sqrt(m (1 - m))."""
-    belief = Beta([1, 1], [3, 1])
-    got = advantages_of_step([0.0, 10.0], ["a", "b"], "posterior", "group", belief_R=belief, reward_range=(0.0, 10.0))
-    assert got[0] / got[1] == pytest.approx(-2.5 / (18.75**0.5 + 1e-4) / (5 / 5.0001), rel=1e-12)
-    both = advantages_of_step(
-        *([0.0, 10.0], ["a", "b"], "posterior", "rms", "prompt"), belief_R=belief, reward_range=(0.0, 10.0)
-    )
-    assert both == pytest.approx(np.array([-2.5, 5]) / (15.625**0.5 + 1e-4), rel=1e-12)
-
-
 @pytest.mark.parametrize(("baseline", "scale", "weight"), OPTIONS)
 def test_groups_of_one_and_of_none_divide_nothing_by_0(baseline, scale, weight):
     ids, rewards = ["a", "b", 1, 1], [1.0, nan, 1.0, 0.0]
@@ -498,23 +487,6 @@ def test_the_gradient_is_the_true_one_in_rounds_too():
     total, rollouts = gradient("posterior")
     assert total == pytest.approx(rollouts, rel=1e-12)
     assert abs(gradient("group")[0] - rollouts) > 0.01 * rollouts
-
-
-def world(change, prompts=256, seed=0):
-    """The mean advantage relative to the root mean square where beliefs are firm and every rate has changed."""
-    rng = np.random.default_rng(seed)
-    rate_P = rng.uniform(0.02, 0.98, prompts)
-    success_R = (rng.random(prompts) < change(rate_P)).astype(float)
-    made = rollouts_of(success_R, range(prompts), belief_R=Beta(20 * rate_P, 20 * (1 - rate_P)), earlier=Sums())
-    values_R = batch_advantages(made, "posterior", "group").values_R
-    return values_R.mean() / np.sqrt((values_R**2).mean())
-
-
-@pytest.mark.parametrize(
-    "change", [np.square, np.sqrt, lambda p: p**4, lambda p: 0.1 * p, lambda p: 1 - p], ids=range(5)
-)
-def test_a_change_of_all_rates_gives_no_sign_to_the_advantages(change):
-    assert abs(np.mean([world(change, seed=seed) for seed in range(5)])) < 0.12
 
 
 def test_right_beliefs_are_hardly_moved():

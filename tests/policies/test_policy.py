@@ -80,15 +80,6 @@ def trained(make, seed=0, steps=12, history_seed=0):
 # --- the budget ---
 
 
-@each_policy
-def test_rollouts_and_tokens_together(make):
-    budget = Budget(rollouts=64, tokens=9000, floor=2, cap=16)
-    costs_P = np.arange(1, 14) * 20
-    counts_P = trained(make).allocate(IDS, budget, costs_P)
-    assert counts_P.sum() == 64
-    assert counts_P @ costs_P <= 9000
-
-
 # --- equal seeds and histories ---
 
 
@@ -142,24 +133,6 @@ def test_a_rule_of_ones_own():
 
 
 # --- steps ---
-
-
-@each_policy
-def test_a_step_in_one_round(make):
-    policy, other = trained(make), trained(make)
-    budget = Budget(rollouts=52)
-    step = policy.begin(IDS, budget)
-    rounds = 0
-    while (counts_P := step.request()).any():
-        rounds += 1
-        assert counts_P.tolist() == other.allocate(IDS, budget).tolist()
-        ids_R = [x for x, n in zip(IDS, counts_P, strict=True) for _ in range(n)]
-        for part in (slice(0, 20), slice(20, None)):  # a batch of rewards at a time is one visit all the same
-            step.observe(ids_R[part], [1.0] * len(ids_R[part]))
-        other.observe(ids_R, [1.0] * len(ids_R))
-    step.end()
-    assert rounds == 1
-    assert same_state(policy.state_dict(), other.state_dict())
 
 
 def learn_sum(memory, seen):

@@ -1,7 +1,5 @@
 """Decisions in rounds: the budget, stop rules, and groups that grow by their own outcomes."""
 
-import itertools
-
 import numpy as np
 import pytest
 from budgets import budgets
@@ -18,7 +16,6 @@ from budgetalloc import (
     Policy,
     UnsupportedError,
     adaptive,
-    group_advantages,
     policies,
     uniform,
 )
@@ -44,35 +41,6 @@ def test_a_rule_that_asks_for_more_than_the_budget_is_stopped():
 def test_further_rounds_need_a_budget_in_rollouts():
     with pytest.raises(UnsupportedError, match="on_all_fail spends rollouts only"):
         on_all_fail(uniform(), lambda ids: None).begin(["a"], Budget(None, tokens=100, cap=8), costs_P=[1.0]).request()
-
-
-def gradient_sum(p, baseline):
-    """The expected sum over a step's rollouts of (r - b) d log P(r) / dp, and the expected number of rollouts: one
-    prompt of rate p gets 2 rollouts, and 2 more if both failed. All outcomes are enumerated."""
-    total = rollouts = 0.0
-    belief = BetaEstimator(prior=(0.4, 0.7)).belief(["x"])
-    for outcomes in itertools.product([0.0, 1.0], repeat=4):
-        if any(outcomes[:2]):
-            outcomes = outcomes[:2]
-        reward_R, round_R = np.array(outcomes), np.array([0, 0, 1, 1])[: len(outcomes)]
-        tails = 2 ** (4 - len(outcomes))  # continuations that were not generated and say the same
-        chance = np.prod(np.where(reward_R == 1, p, 1 - p)) / tails
-        belief_R = belief.take(np.zeros(len(outcomes), dtype=np.int64))
-        options = {"belief_R": belief_R, "round_R": round_R} if baseline == "rounds" else {"belief_R": belief_R}
-        named = "posterior" if baseline in ("rounds", "posterior") else baseline
-        away_R = group_advantages(reward_R, ["x"] * len(outcomes), named, "none", **options)
-        total += chance * np.sum(away_R * np.where(reward_R == 1, 1 / p, -1 / (1 - p)))
-        rollouts += chance * len(outcomes)
-    return total, rollouts
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
-def test_a_group_extended_by_its_outcomes_has_the_true_gradient_if_later_rounds_are_left_out(p):
-    total, rollouts = gradient_sum(p, "rounds")
-    assert rollouts == pytest.approx(2 + 2 * (1 - p) ** 2)
-    assert total == pytest.approx(rollouts)  # d p / d p is 1 for each rollout
-    for biased in ("group", "loo", "posterior"):  # a group's mean also shrinks by its own share, so only this is sure:
-        assert abs(gradient_sum(p, biased)[0] - rollouts) > 0.01 * rollouts
 
 
 def test_the_second_round_goes_to_prompts_without_a_success_or_to_those_that_a_rule_names():

@@ -15,20 +15,6 @@ from budgetalloc.testing import same_state
 NAMES = ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("ids_R", [["zzz"] * 50, ["a", "zzz"]])
-@pytest.mark.parametrize("requested", [False, True])
-def test_a_stranger_is_refused_whether_or_not_rollouts_were_requested(ids_R, requested):
-    policy = ba.uniform()
-    step = policy.begin(NAMES, ba.Budget(rollouts=12))
-    if requested:
-        step.request()
-    with pytest.raises(InputError, match="ids_R holds 'zzz', which is not a prompt of this step"):
-        step.observe(ids_R, [1.0] * len(ids_R))
-    step.observe(["a"], [1.0])
-    step.end()
-    assert policy.cold(["a", "b", "zzz"]).tolist() == [False, True, True]
-
-
 @given(data=st.data(), rollouts=st.integers(6, 24), seed=st.integers(0, 99))
 def test_what_was_requested_is_accepted_in_any_portions_and_one_more_is_refused(data, rollouts, seed):
     """In any order, in as many calls as one likes, and without some of it. What is refused leaves no trace."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_step import rollouts_of
 
@@ -80,6 +80,7 @@ def test_the_shares_of_groups_are_those_of_their_rollouts_without_a_hint(rounds)
 two_rewards = st.tuples(st.sampled_from("abcd"), st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 0.25, np.nan]))
 
 
+@settings(max_examples=20, deadline=None)
 @given(st.lists(two_rewards, min_size=1, max_size=12).filter(lambda rows: any(x == x for _, _, x in rows)))
 def test_metrics_ledger_watch_and_both_reports_tell_one_story(rows):
     """Shares by kind of one step with two reward functions, right and tidy, through everything that shows them."""

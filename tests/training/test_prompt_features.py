@@ -67,16 +67,6 @@ def test_a_stream_has_no_features():
         features_of(stream, "text")
 
 
-def test_features_replace_the_estimator_of_any_new_policy():
-    features = features_of(PROMPTS, "text")
-    for policy in (ba.adaptive(seed=3), ba.knapsack(), ba.thompson(), ba.methods.vade()):
-        new = policy.with_features(features)
-        assert new.estimator.features is features
-        assert new.seed == policy.seed
-        counts_P = new.allocate(PROMPTS.pool, ba.Budget(rollouts=64))
-        assert counts_P.sum() == 64
-
-
 def test_a_policy_with_features_keeps_its_needs_and_its_pacing():
     policy = ba.adaptive(seed=2)
     policy = replace(policy, needs=replace(policy.needs, min_group=4), plan=(8,))

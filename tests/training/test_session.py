@@ -84,13 +84,6 @@ def test_a_policy_chooses_from_the_pool_and_compares_with_its_beliefs():
     assert np.any(np.array(singles) != 0)
 
 
-def test_success_is_one_of_the_rewards_and_the_range_of_others_is_learned():
-    named = session_of(ba.adaptive(seed=0), ["reward", "success"], success="success")
-    learned = session_of(ba.adaptive(seed=0))
-    assert [counts for counts, _ in trained(named, range(5), 2)] == [counts for counts, _ in trained(learned, range(5))]
-    assert named.policy.belief(NAMES).mean == pytest.approx(learned.policy.belief(NAMES).mean)
-
-
 def test_a_run_that_loads_decides_as_one_that_never_stopped(tmp_path):
     whole = trained(session_of(ba.adaptive(seed=0)), range(6))
     stopped, resumed = session_of(ba.adaptive(seed=0)), session_of(ba.adaptive(seed=0))
@@ -162,20 +155,22 @@ def test_a_state_of_another_success_is_refused_and_nothing_changes(tmp_path, fir
     assert_refused(on_graded(2, **first), on_graded(1, **second), tmp_path, message)
 
 
-def test_a_state_with_damaged_rails_changes_nothing(tmp_path):
-    saved, session = (session_of(ba.adaptive(seed=0)) for _ in range(2))
-    trained(saved, range(2))
-    part_of(saved, Rails)._sums["brier"] = np.nan
-    assert_refused(saved, session, tmp_path, "Rails")
+def damage_rails(session):
+    part_of(session, Rails)._sums["brier"] = np.nan
 
 
-def test_a_state_with_damaged_costs_changes_nothing(tmp_path):
+def damage_costs(session):
+    part_of(session, Costs).price.steps = np.zeros((1, 5))
+
+
+@pytest.mark.parametrize(("damage", "message"), [(damage_rails, "Rails"), (damage_costs, "prices in seconds")])
+def test_a_state_with_a_damaged_part_changes_nothing(tmp_path, damage, message):
     saved, session = (session_of(ba.adaptive(seed=0), resolved=SECONDS) for _ in range(2))
     for each in (saved, session):
         each.attach(Host(measures_seconds=True))
-    part_of(saved, Costs).price.steps = np.zeros((1, 5))
     trained(saved, range(2))
-    assert_refused(saved, session, tmp_path, "prices in seconds")
+    damage(saved)
+    assert_refused(saved, session, tmp_path, message)
 
 
 def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):
@@ -184,19 +179,6 @@ def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path):
     with pytest.raises(StateError, match=r"state\.npz"):
         session.load(tmp_path / "state.npz")
     assert same(trained(session, range(3)), trained(session_of(ba.adaptive(seed=0)), range(3)))
-
-
-def test_rounds_follow_what_the_rounds_before_have_shown():
-    session, asked, ids_R = session_of(ba.methods.reinforce_ada(seed=0)), [], []
-    session.begin(NAMES[:4], 64, 16)
-    while ids_K := session.request():
-        asked.append(ids_K)
-        session.observe(ids_K, [float(name == "q0") for name in ids_K], [1] * len(ids_K))
-        ids_R += ids_K
-    assert len(asked) > 1
-    ended = session.end()
-    assert len(ended.advantages_R) == len(ended.batch) == len(ids_R) >= len(ended.kept_R)
-    assert session.policy.estimator.step == 1
 
 
 def test_a_rollout_is_compared_with_earlier_rounds_and_not_with_later_ones():
@@ -265,10 +247,7 @@ def test_hints_are_refused():
     ("given", "message"),
     [
         ((["q0"], [1.0], [3, 4]), r"scores_RF has shape \(1,\) and lengths_R \(2,\) for 1 ids"),
-        (
-            (["q0", "q1"], [[1, 2], [3, 4]], [1, 1]),
-            r"scores_RF has shape \(2, 2\) .* for 2 ids and the rewards \['reward'\]",
-        ),
+        ((["q0", "q1"], [[1, 2], [3, 4]], [1, 1]), r"for 2 ids and the rewards \['reward'\]"),
         ((["q0"], ["x"], [1]), "scores_RF"),
     ],
 )
@@ -280,22 +259,14 @@ def test_bad_rollouts_are_refused_and_the_step_goes_on(given, message):
     assert session.end().advantages_R.tolist() == [-0.5, 0.5, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("ids_K", "message"),
-    [
-        (["elsewhere"], "'elsewhere', which is not a prompt of this step"),
-        (["q0"] * 2 + ["elsewhere"] * 98, "'elsewhere', which is not a prompt of this step"),
-        (["q0"] * 50 + ["q1"] * 50, "ids_R holds 50 rollouts of 'q[01]', and 2 were requested in this step"),
-        (["q1"] * 3, "ids_R holds 3 rollouts of 'q1', and 2 were requested"),
-    ],
-)
-def test_rollouts_that_were_not_requested_are_refused_and_the_step_goes_on(ids_K, message):
+def test_rollouts_that_were_not_requested_are_refused_and_the_step_goes_on():
+    """What exactly is refused: tests/policies/test_step.py."""
     session, _ = opened(ba.uniform(), NAMES[:2], 4, 2)
-    with pytest.raises(InputError, match=message):
-        session.observe(ids_K, np.arange(len(ids_K)), [1] * len(ids_K))
+    with pytest.raises(InputError, match="'elsewhere', which is not a prompt of this step"):
+        session.observe(["q0"] * 2 + ["elsewhere"], [0] * 3, [1] * 3)
     session.observe(["q0"], [0], [1])  # in several calls
     session.observe(["q0", "q1", "q1"], [1, 1, 1], [1] * 3)
-    with pytest.raises(InputError, match="ids_R holds 1 rollouts of 'q0' after 2 before, and 2 were requested"):
+    with pytest.raises(InputError, match="ids_R holds 1 rollouts of 'q0' after 2 before"):
         session.observe(["q0"], [1], [1])
     assert session.end().advantages_R.tolist() == [-0.5, 0.5, 0, 0]
     assert session.policy.estimator.step == 1
@@ -325,23 +296,6 @@ def test_calls_in_the_wrong_order_are_named():
         session.observe(["q0"] * 2, [1.0, 0.0], [1, 1])
         session.end()
     assert session.policy.estimator.step == 2
-
-
-def test_a_step_does_not_end_while_the_policy_wants_more():
-    session, ids_R = opened(ba.methods.ar3po(seed=0), NAMES[:4], 32, 8)
-    session.observe(ids_R, [float(name == "q0") for name in ids_R], [1] * len(ids_R))
-    for more in (False, True):
-        with pytest.raises(InputError, match="wants more rollouts"):
-            session.end()
-        if not more:
-            ids_K = session.request()
-            assert ids_K
-    while ids_K:
-        ids_R += ids_K
-        session.observe(ids_K, [0.0] * len(ids_K), [1] * len(ids_K))
-        ids_K = session.request()
-    assert len(session.end().advantages_R) == len(ids_R) == 32
-    assert session.policy.estimator.step == 1
 
 
 def test_begin_drops_a_step_that_has_not_ended():
@@ -395,12 +349,6 @@ def test_a_step_that_cannot_be_written_is_not_learned_and_can_end_later():
     assert session.policy.estimator.step == 1
 
 
-def test_a_reward_that_is_missing_counts_for_nothing():
-    session, ids_R = opened(ba.adaptive(seed=0), NAMES[:2], 4, 2, rewards=["a", "b"], weights=[1.0, 0.5])
-    session.observe(ids_R, [[1, np.nan], [np.nan, 1], [np.nan, np.nan], [1, 1]], [1] * 4)
-    assert session.record().rewards_R == pytest.approx([1.0, 0.5, np.nan, 1.5], nan_ok=True)
-
-
 def test_a_second_thread_is_refused_while_one_is_inside():
     session, ids_R = opened(ba.uniform(), NAMES[:1], 2, 2)
     inside, done, errors = threading.Event(), threading.Event(), []
@@ -446,42 +394,24 @@ def test_a_fork_is_refused():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_features_are_given_to_the_policy(tmp_path):
-    features = ba.Features.of_rates(NAMES[:4], [RATES[name] for name in NAMES[:4]])
-    session, again = (session_of(ba.adaptive(features=features)) for _ in range(2))
-    run = trained(session, range(4))
-    trained(again, range(2))
-    again.save(tmp_path / "state.npz")
-    again = session_of(ba.adaptive(features=features))
-    again.load(tmp_path / "state.npz")
-    assert same(run[2:], trained(again, range(2, 4)))
-    assert abs(session.policy.state_dict()["weights"][1]) > 0
-
-
-@pytest.mark.parametrize("policy", ["uniform", ba.uniform, ba.uniform()])
-def test_a_policy_may_be_a_name_or_a_function(policy):
-    assert session_of(policy).policy.name == ba.uniform().name
-
-
 @pytest.mark.parametrize(
     ("policy", "options", "message"),
     [
         ("adaptive", {"floor": -1}, "floor=-1"),
-        ("adaptive", {"flor": 1}, r"flor= is no option, did you mean floor"),
+        ("adaptive", {"flor": 1}, "flor= is no option, did you mean floor"),
         ("adaptive", {"resolved": RESOLVED, "floor": 2}, r"Session\(resolved=\) replaces"),
         ("adaptive", {"resolved": RESOLVED, "trainer_scale": "group"}, r"Session\(resolved=\) replaces"),
-        ("adaptive", {"quotas": {"math": (0, 1)}}, r"quotas=.* without domain="),
-        ("adaptive", {"mixture": "learn"}, r"mixture='learn' without domain="),
-        ("adaptive", {"mixture": "lern", "domain": {"a": 1}}, r"mixture='lern': use one of 'learn', 'adept'"),
-        ("adaptive", {"domain": {"a": 1}}, r"without quotas= or mixture="),
-        ("adaptive", {"domain": ["a"], "mixture": "learn"}, r"domain=\['a'\]: give the domain of each prompt"),
-        ("adaptive", {"domain": {"a": 1, "b": 1}, "mixture": "learn"}, r"all prompts have the domain 1"),
+        ("adaptive", {"quotas": {"math": (0, 1)}}, "quotas=.* without domain="),
+        ("adaptive", {"mixture": "learn"}, "mixture='learn' without domain="),
+        ("adaptive", {"mixture": "lern", "domain": {"a": 1}}, "mixture='lern'"),
+        ("adaptive", {"domain": {"a": 1}}, "without quotas= or mixture="),
+        ("adaptive", {"domain": ["a"], "mixture": "learn"}, r"domain=\['a'\]"),
+        ("adaptive", {"domain": {"a": 1, "b": 1}, "mixture": "learn"}, "all prompts have the domain 1"),
         ("adaptive", {"features": "text"}, "features= is no option"),
-        ("adaptve", {}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
-        (5, {}, "policy=5 is of type int: give a policy"),
-        ("adaptive", {"ledger": 5}, "ledger=5 is of type int"),
+        ("adaptve", {}, "policy 'adaptve' is unknown"),
+        ("adaptive", {"ledger": 5}, "ledger=5"),
         ("adaptive", {"ledger": "/dev/null/ledger"}, "ledger='/dev/null/ledger' cannot be written"),
-        ("adaptive", {"success": "right"}, r"success='right': the trainer has no reward function .*\['reward'\]"),
+        ("adaptive", {"success": "right"}, "success='right'"),
     ],
 )
 def test_a_bad_argument_is_refused_when_the_session_is_made(policy, options, message):
@@ -529,26 +459,8 @@ def test_suspended_steps_are_resumed_in_their_order_and_draw_otherwise():
     assert np.array_equal(session.policy.state_dict()["evidence"], policy.state_dict()["evidence"])
 
 
-def test_a_step_that_is_suspended_and_resumed_at_once_is_as_if_it_was_not():
-    runs = []
-    for suspends in (False, True):
-        session = session_of(ba.adaptive(seed=0))
-        run = []
-        for step in range(6):
-            session.begin(NAMES[:4], 16, 4)
-            ids_R = session.request()
-            if suspends:
-                session.suspend()
-                session.resume()
-            session.observe(ids_R, [(step + at) % 2 for at in range(16)], [1] * 16)
-            assert session.request() == []
-            run.append((Counter(ids_R), session.end().advantages_R))
-        runs.append(run)
-    assert same(*runs)
-
-
 def test_a_policy_in_rounds_goes_on_after_later_steps_have_begun():
-    session = session_of(ba.methods.reinforce_ada(group=4, stages=2))
+    session = session_of(ba.methods.reinforce_ada(group=4, more=4, stages=2))
     first, second = asked(session), asked(session)
     session.resume()
     session.observe(first, [0] * len(first), [1] * len(first))

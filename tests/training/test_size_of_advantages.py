@@ -87,7 +87,7 @@ def binary(p_P):
 
 
 RATES = 1 / (1 + np.exp(-np.random.default_rng(3).normal(0, 2, PROMPTS)))
-some = settings(max_examples=8, deadline=None)
+some = settings(max_examples=5, deadline=None)
 # One feature of three tells the rate in most pools below.
 FEATURES = ba.Features(range(PROMPTS), np.column_stack([RATES, np.random.default_rng(4).normal(0, 1, (PROMPTS, 2))]))
 both = pytest.mark.parametrize("features", [None, FEATURES], ids=["alone", "features"])
@@ -230,8 +230,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("scale", ["group", "batch", "none"])
-@pytest.mark.parametrize("weight", ["rollout", "prompt"])
+@pytest.mark.parametrize(("scale", "weight"), [("group", "rollout"), ("batch", "prompt"), ("none", "rollout")])
 def test_every_scale_and_weight(kind, scale, weight):
     run(*kind, scale=scale, weight=weight, rollouts=256, steps=40).check()
 
@@ -276,8 +275,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize("rounds", [1, 3])
-@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize(("rounds", "scale"), [(1, "group"), (3, "batch"), (1, "none")])
 def test_advantages_lean_to_no_side_two_steps_after_a_change(change, rounds, scale):
     draw, names, weights, change = change
     policy = ba.adaptive(rounds=rounds, seed=0)

@@ -60,15 +60,6 @@ def test_a_file_of_beliefs_is_read(tmp_path, folder, policy):
     assert np.corrcoef(got[:, 0], expected()[:, 0])[0, 1] > 0.99
 
 
-def test_beliefs_with_noise_are_read(tmp_path):
-    policy = ba.adaptive(features=ba.Features(IDS, np.eye(8)))
-    for _ in range(5):
-        policy.observe(*outcomes())
-    ba.save_state(tmp_path / "old.npz", policy.state_dict())
-    got = features_of(PROMPTS, tmp_path / "old.npz").of(PROMPTS.pool)
-    assert np.corrcoef(got[:, 0], expected()[:, 0])[0, 1] > 0.97
-
-
 def test_counts_of_another_program_are_read(tmp_path):
     path = tmp_path / "counts.csv"
     rows = [f"{name},{k},4\n" for name, k in zip(IDS, PASSED, strict=True)]
@@ -81,12 +72,6 @@ def test_a_run_is_joined_with_columns_and_texts(tmp_path):
     assert features_of(PROMPTS, [path, "level"]).count == 2
     assert features_of(PROMPTS, ["text", path]).count == features_of(PROMPTS, "text").count + 1
     assert features_of(PROMPTS, [path, f"run:{path}"]).count == 2
-
-
-def test_prompts_of_other_datasets_are_left_out(tmp_path, caplog):
-    path = write_ledger(tmp_path / "old.jsonl", [*IDS, "another"], [*PASSED, 4])
-    assert features_of(PROMPTS, path).of(PROMPTS.pool) == pytest.approx(expected())
-    assert not caplog.records
 
 
 def test_few_matching_prompts_are_warned_of_once(tmp_path, caplog):

@@ -29,7 +29,7 @@ POLICIES = {
     "uniform": (lambda: ba.uniform(seed=3), {}),
     "pods": (lambda: ba.methods.pods(generate=2, seed=3), {}),
     "xrpo": (lambda: ba.methods.xrpo(seed=3), {}),
-    "in rounds": (lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=3), {}),
+    "in rounds": (lambda: ba.methods.reinforce_ada(group=4, more=4, stages=3, seed=3), {}),
     "accumulation": (
         lambda: ba.knapsack(seed=3),
         {"steps_per_generation": 2, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2},

@@ -80,28 +80,19 @@ GENERATES_TWICE = replace(ba.knapsack(), needs=replace(ba.knapsack().needs, gene
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"candidates": 0}, r"candidates=0: use 1, a larger integer or 'all'"),
-        ({"baseline": "mean"}, r"baseline='mean': use one of"),
-        ({"reward_range": (1.0, 1.0)}, r"reward_range=\(1.0, 1.0\): give the lowest and highest"),
-        ({"floor": 1, "candidates": 1, "min_group": 2}, r"floor=1, min_group=2.*Use floor=0, floor=2 or min_group=1"),
-        ({"quantum": 5}, r"rollouts=16, quantum=5.*not a multiple.*Use rollouts=15 or 20"),
-        (
-            {"policy": "knapsack", "floor": 16},
-            r"4 prompts at floor=16 need 64 rollouts\. Use floor=4 or floor=0",
-        ),
-        ({"policy": "knapsack", "cap": 3}, r"4 prompts at cap=3 can take only 12 rollouts\. Use cap=4 or rollouts=12"),
-        ({"policy": "knapsack", "candidates": 3, "floor": 2}, r"12 prompts at floor=2 need 24 rollouts"),
-        ({"policy": "adaptve"}, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
+        ({"candidates": 0}, "candidates=0"),
+        ({"baseline": "mean"}, "baseline='mean'"),
+        ({"floor": 1, "candidates": 1, "min_group": 2}, "floor=1, min_group=2.*Use floor=0, floor=2 or min_group=1"),
+        ({"quantum": 5}, "rollouts=16, quantum=5.*Use rollouts=15 or 20"),
+        ({"policy": "knapsack", "floor": 16}, "4 prompts at floor=16 need 64 rollouts"),
+        ({"policy": "knapsack", "cap": 3}, "4 prompts at cap=3 can take only 12 rollouts"),
+        ({"policy": "knapsack", "candidates": 3, "floor": 2}, "12 prompts at floor=2 need 24 rollouts"),
         ({"policy": "thompson", "baseline": "policy"}, "has no rule of its own"),
         ({"policy": "thompson", "scale": "whiten_tokens", "buffer": CorrectResponseBuffer()}, "whiten_tokens"),
-        (
-            {"policy": GENERATES_TWICE},
-            r"2 times as many.*no keep=.*up to 32 rows.*GRPOConfig asks for 16",
-        ),
-        ({"prompt_id": "nope"}, r"prompt_id='nope': the train dataset has no such column\. It has \['prompt', 'pro"),
-        ({"domain": "nope", "quotas": {"a": (0, 1)}}, r"domain='nope': the train dataset has no such column\. It has"),
-        ({"success": "low_digits"}, r"success='low_digits': the trainer has no reward function .*\['low_digit'\]"),
-        ({"ledger": 5}, 'ledger=5 is of type int: give the path of a file such as "run/ledger.jsonl"'),
+        ({"policy": GENERATES_TWICE}, "no keep=.*up to 32 rows.*GRPOConfig asks for 16"),
+        ({"prompt_id": "nope"}, r"prompt_id='nope': .* It has \['prompt', 'pro"),
+        ({"success": "low_digits"}, r"success='low_digits': .*\['low_digit'\]"),
+        ({"ledger": 5}, "ledger=5"),
     ],
 )
 def test_bad_options(build, options, message):
@@ -135,31 +126,11 @@ def named(name):
 @pytest.mark.parametrize(
     ("config", "error", "message"),
     [
-        (
-            {"dataset": rows().to_iterable_dataset()},
-            UnsupportedError,
-            r"candidates='all'.*IterableDataset.*or candidates=1",
-        ),
-        (
-            {"dataset": rows(3)},
-            InputError,
-            r"has 3 rows and a generation batch takes 4 prompts.*at least 4 rows",
-        ),
-        (
-            {"dataset": named(lambda n: n / 2)},
-            InputError,
-            r"prompt_id\[0\] is 0.0 of type float: a prompt id is an int or a str",
-        ),
-        (
-            {"multi_objective_aggregation": "normalize_then_sum"},
-            UnsupportedError,
-            r"'normalize_then_sum'.*Use 'sum_then_normalize', or attach uniform",
-        ),
-        (
-            {"remove_unused_columns": True},
-            InputError,
-            r"remove_unused_columns=True\) drops the column 'prompt_id'",
-        ),
+        ({"dataset": rows().to_iterable_dataset()}, UnsupportedError, "candidates='all'.*IterableDataset"),
+        ({"dataset": rows(3)}, InputError, "has 3 rows and a generation batch takes 4 prompts"),
+        ({"dataset": named(lambda n: n / 2)}, InputError, r"prompt_id\[0\] is 0.0 of type float"),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, UnsupportedError, "'normalize_then_sum'"),
+        ({"remove_unused_columns": True}, InputError, r"remove_unused_columns=True\) drops the column 'prompt_id'"),
     ],
 )
 def test_bad_trainers(build, config, error, message):
@@ -181,18 +152,12 @@ def test_uniform_needs_neither_one_aggregation_nor_more_than_a_batch_of_rows(bui
 
 
 @pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        (lambda rows: np.arange(rows - 1), "from 0 to 31, of 16 of the 32"),
-        (lambda rows: np.arange(rows + 1), "from 0 to 31, of 16 of the 32"),
-        (lambda rows: np.arange(rows) / 2, "from 0 to 31, of 16 of the 32"),
-        (lambda rows: np.arange(rows) + 30, "from 0 to 31, of 16 of the 32"),
-    ],
+    "chosen", [np.arange(15), np.arange(17), np.arange(16) / 2, np.arange(16) + 30], ids=["few", "many", "no", "out"]
 )
-def test_a_rule_that_chooses_another_number_of_rows(build, chosen, message):
-    policy = replace(ba.methods.pods(generate=2), keep=lambda ids_R, rewards_R, rows, *_: chosen(rows))
+def test_a_rule_that_chooses_another_number_of_rows(build, chosen):
+    policy = replace(ba.methods.pods(generate=2), keep=lambda *_: chosen)
     trainer = attach(build(), policy).trainer
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="from 0 to 31, of 16 of the 32"):
         trainer.train()
     assert (trainer.state.global_step, policy.estimator.step) == (0, 0)
 

@@ -28,15 +28,6 @@ def resume(build, data=None, **options):
     return trained(build(data, max_steps=6), resume=4, **options)
 
 
-def test_every_checkpoint_holds_the_state_of_its_step(saved, state_file):
-    earlier, _ = ba.load_state(state_file.parents[1] / "checkpoint-2" / STATE_FILE)
-    state, about = ba.load_state(state_file)
-    assert (earlier["step"], state["step"]) == (2, 4)
-    assert (state["evidence"] == saved.policy.state_dict()["evidence"]).all()
-    assert about["policy"] == saved.policy.name
-    assert about["trainer_step"] == 4
-
-
 def test_beliefs_of_another_step_of_the_trainer_cause_a_warning(state_file, build, caplog):
     assert resume(build).policy.estimator.step == 6  # continues from the saved beliefs
     assert "belong together" not in caplog.text

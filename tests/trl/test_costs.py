@@ -7,10 +7,8 @@ from transformers import TrainerCallback
 
 import budgetalloc as ba
 from budgetalloc import InputError, UnsupportedError
-from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib.costs import Costs
 from budgetalloc.contrib.prices import Seconds
-from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.training.clock import Clock
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -166,16 +164,6 @@ def test_a_function_prices_prompts_and_answers(build):
     assert min(count.min() for count in counts) >= 2  # groups: 4 of short answers, 2 or 4 of long ones
     knapsack = Run(build, policy=ba.knapsack(), candidates="all", cost=lambda prompt, answer: (0 * prompt, answer))
     assert knapsack.share_of_long < 0.5
-
-
-def test_a_resumed_run_decides_as_an_uninterrupted_run(build):
-    whole = Run(build, cost="tokens")
-    folder = f"{whole.trainer.args.output_dir}/checkpoint-6"
-    state, _ = load_state(f"{folder}/{STATE_FILE}")
-    assert set(state["lengths"]["ids"]) == set(state["ids"])
-    again = Run(build, resume=folder, cost="tokens")
-    assert [len(ids) for ids in again.steps] == [16] * 6
-    assert again.steps[0] == whole.steps[6]
 
 
 @pytest.mark.parametrize(

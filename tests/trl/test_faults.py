@@ -120,39 +120,6 @@ def test_an_error_in_a_reward_function_is_raised_and_training_can_start_again(bu
     assert evidence(policy) == 6 * 16  # nor forgotten
 
 
-def test_a_step_that_fails_in_its_second_round_teaches_nothing(build, ledger, begun):
-    rounds = []
-
-    def reward(completions, trainer_state, **_):
-        rounds.append(trainer_state.global_step)
-        if rounds.count(1) == 2:
-            raise ZeroDivisionError
-        return low_digit(completions)
-
-    policy = ba.methods.reinforce_ada(group=4, stages=3, seed=1)
-    with pytest.raises(ZeroDivisionError):
-        trained(build(reward=reward), policy, ledger=ledger)
-    assert len(begun) == 2
-    state, before = policy.state_dict(), begun[1][1]
-    assert (state["step"], state["ids"]) == (1, before["ids"])
-    assert (state["evidence"] == before["evidence"]).all()
-    assert set(ba.Ledger.read(ledger).frame.step.tolist()) == {0}
-
-
-def test_a_ledger_that_cannot_be_written_stops_the_run_and_teaches_nothing(build, ledger, monkeypatch):
-    policy, append = ba.knapsack(discount=1.0), ba.LedgerWriter.append
-
-    def full_in_step_1(self, step, *columns, **more):
-        if step == 1:
-            raise OSError(28, "No space left on device")
-        append(self, step, *columns, **more)
-
-    monkeypatch.setattr(ba.LedgerWriter, "append", full_in_step_1)
-    with pytest.raises(OSError, match="No space left"):
-        trained(build(), policy, ledger=ledger)
-    assert evidence(policy) == len(ba.Ledger.read(ledger)) == 16
-
-
 # --- a run restarted ------------------------------------------------------------------------------------------------
 
 

@@ -1,11 +1,10 @@
 """Features of prompts on TRL's real trainer: shared beliefs, and a resume to the bit."""
 
 import pytest
-from conftest import attach, rows, same_weights, trained, weights
+from conftest import attach, rows, trained
 from datasets import Dataset
 
 import budgetalloc as ba
-from budgetalloc.testing import same_state
 
 pytestmark = pytest.mark.slow
 
@@ -15,20 +14,6 @@ def described_rows():
         row | {"digit": int(row["prompt"][0]), "half": "low" if at < 12 else "high"} for at, row in enumerate(rows(24))
     ]
     return Dataset.from_list(described)
-
-
-@pytest.mark.parametrize("features", ["text", ["digit", "half"]])
-def test_a_run_with_features_resumes_to_the_bit(build, features):
-    settings = {"max_steps": 6, "save_strategy": "steps", "save_steps": 3}
-    whole = build(described_rows(), **settings)
-    callback = trained(whole, features=features)
-    assert callback.policy.estimator.features.count >= 1
-    assert callback.policy.estimator.step == 6
-
-    resumed = build(described_rows(), output_dir=whole.args.output_dir, **settings)
-    again = trained(resumed, features=features, resume=3)
-    assert same_weights(weights(whole), weights(resumed))
-    assert same_state(callback.policy.state_dict(), again.policy.state_dict())
 
 
 def test_a_run_starts_from_the_ledger_of_another_run(build, tmp_path):

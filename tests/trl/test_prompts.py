@@ -46,11 +46,6 @@ def test_each_row_of_a_prompt_is_rolled_out(build, caplog, candidates):
     assert caplog.text.count("6 prompts of the train dataset have several rows, 24 of its 24 rows") == 1
 
 
-def test_uniform_trains_on_what_trl_trains_on(build, caplog):
-    assert seen_answers(build, ba.uniform(), answers()) == seen_answers(build, None, answers())
-    assert "several rows" not in caplog.text  # nothing is merged
-
-
 @pytest.mark.parametrize("policy", [ba.uniform, ba.knapsack, ba.adaptive])
 def test_one_id_with_two_prompts_is_refused_with_both(build, policy):
     data = Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n % 12} for n in range(24)])

@@ -4,7 +4,6 @@ import pytest
 from conftest import logged, rows, trained
 
 import budgetalloc as ba
-from budgetalloc.training.rails import Rails
 
 
 @pytest.fixture
@@ -47,17 +46,3 @@ def test_wrong_beliefs_fall_back_to_uniform_groups_and_come_back(build, caplog, 
         if is_fallen:  # groups of num_generations with their mean as the baseline: equal rewards give no gradient
             assert of_steps(callback, "count/min")[at] == of_steps(callback, "count/max")[at] == 4
             assert of_steps(callback, "advantage/frac_nonzero")[at] == 0.0
-
-
-def test_without_fallback_the_policy_continues(build, caplog, soon):
-    callback = run(build, wrong_beliefs(), 6, fallback=False)
-    assert of_steps(callback, "fallback") == [0.0] * 6
-    assert "uniform" not in caplog.text
-
-
-def test_a_healthy_run_never_falls_back(build, caplog):
-    """Prompts differ no more than the beliefs expect: some always pass, the others never."""
-    callback = run(build, ba.adaptive(seed=0), 60)
-    assert of_steps(callback, "fallback") == [0.0] * 60
-    assert callback.session.part(Rails).uniform is False
-    assert "uniform" not in caplog.text

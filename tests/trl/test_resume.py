@@ -1,16 +1,13 @@
-"""A run resumed in any epoch equals one that was never stopped; other cases cause a warning. Kills: test_faults.py."""
+"""A resumed run equals one that was never stopped, with every part; other cases cause a warning.
+
+Policies that are killed in any epoch: test_faults.py.
+"""
 
 import pytest
 from conftest import SAVES, Watched, rows, same_weights, trained, weights
+from datasets import Dataset
 
 import budgetalloc as ba
-
-ONE_CANDIDATE = {
-    "uniform": lambda: ba.uniform(seed=3),
-    "knapsack": lambda: ba.knapsack(seed=3),
-    "pods": lambda: ba.methods.pods(generate=2, seed=3),
-    "xrpo": lambda: ba.methods.xrpo(seed=3),
-}
 
 
 def run(build, policy, data, steps, resume=None, **config):
@@ -30,11 +27,37 @@ def assert_resumed(whole, again):
     assert same_weights(whole[1], again[1])
 
 
-# An epoch is three steps: at the end of the first, in the second, in the third.
-@pytest.mark.parametrize(("name", "at"), [("uniform", 3), ("uniform", 4), ("knapsack", 7), ("pods", 4), ("xrpo", 7)])
-def test_resumed_in_a_later_epoch_equals_an_uninterrupted_run(build, name, at):
-    whole = run(build, ONE_CANDIDATE[name](), rows(12), 9, save_strategy="steps", save_steps=at)
-    assert_resumed(whole, run(build, ONE_CANDIDATE[name](), rows(12), 9, at))
+def described_rows():
+    kinds = ["math", "code", "chat"]
+    return Dataset.from_list([row | {"subject": kinds[n % 3], "digit": n % 10} for n, row in enumerate(rows(24))])
+
+
+@pytest.mark.slow
+def test_a_run_with_every_part_resumes_to_the_bit(build):
+    """Features, a learned mixture within quotas, costs with a budget, a shadow, the rails and what trackers show."""
+
+    def part_of_run(steps, resume=None):
+        config = {"max_steps": steps, "lr_scheduler_type": "constant", "report_to": "tensorboard"}
+        seen = Watched(trainer := build(described_rows(), **config, **SAVES))
+        callback = trained(
+            trainer,
+            ba.adaptive(),
+            resume=resume,
+            features=["text", "digit"],
+            domain="subject",
+            mixture="learn",
+            quotas={"math": (0.25, 0.5)},
+            cost="tokens",
+            cost_per_step=100.0,
+            shadow="thompson",
+        )
+        state, _ = callback.session.state()
+        return seen.prompts, weights(trainer), state
+
+    whole, again = part_of_run(6), part_of_run(6, resume=3)
+    assert_resumed(whole, again)
+    assert {"trackers", "rails", "lengths", "mixture", "shadow/evidence", "weights"} <= set(whole[2])
+    assert repr(again[2]) == repr(whole[2])
 
 
 @pytest.mark.parametrize(
@@ -83,7 +106,3 @@ def test_a_finished_run_that_is_resumed_is_reported(build, caplog):
     prompts, _ = run(build, ba.uniform(), rows(12), 4, 4)
     assert len(prompts) == 1
     assert "step 4 is that of a finished run (max_steps=4): transformers trains one more step" in caplog.text
-
-
-def test_a_first_epoch_keeps_the_order_of_trl(build):
-    assert_resumed(run(build, None, rows(24), 4), run(build, ba.uniform(), rows(24), 4))

@@ -13,7 +13,7 @@ from budgetalloc.trl.batch_merge import merge_rounds, select_rows
 
 STAGED = {
     "ar3po": lambda: ba.methods.ar3po(group=4, seed=1),
-    "reinforce_ada": lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=1),
+    "reinforce_ada": lambda: ba.methods.reinforce_ada(group=4, more=4, stages=3, seed=1),
     "dapo": lambda: ba.methods.dapo(group=4, generate=3, seed=1),
     "sequential": lambda: ba.policies.sequential(ba.adaptive(seed=1)),
     "adaptive": lambda: ba.adaptive(rounds=3, seed=1),
@@ -78,13 +78,6 @@ def test_advantages_are_those_of_all_that_was_generated(build, ledger, name):
         assert kept <= Counter(round(float(x), 3) for x in every)
 
 
-def test_dapo_trains_on_mixed_groups_alone_if_there_are_enough(build):
-    _, batches, rounds = run(build, ba.methods.dapo(group=4, generate=6, seed=1), max_steps=3)
-    for batch, each in zip(batches, rounds, strict=True):
-        if len(each) < 6:
-            assert (batch["advantages"] != 0).all()
-
-
 @pytest.mark.parametrize("name", ["pods", "shuffle_r1", "roc"])
 def test_generating_more_trains_on_what_the_rule_keeps(build, ledger, name):
     """The rule receives the rewards of each reward function for all rollouts, in the ledger's order."""
@@ -136,16 +129,6 @@ def test_a_policy_that_generates_less_than_a_batch_is_named(build):
 
     with pytest.raises(ba.InputError, match="half requested 8 rollouts in one step, and the trainer trains on 16"):
         run(build, ba.Policy("half", half, ba.BetaEstimator()))
-
-
-def test_images_are_neither_merged_nor_selected():
-    """A row of pixel values is a patch of an image, not a rollout."""
-    outputs = [{"completion_mask": torch.ones(1, 2), "pixel_values": torch.ones(1, 3)}] * 2
-    with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
-        merge_rounds(outputs, 0)
-    with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
-        select_rows(outputs[0], np.array([0]))
-    assert merge_rounds(outputs[:1], 0) is outputs[0]
 
 
 def test_merging_pads_and_selecting_counts_tokens_again():

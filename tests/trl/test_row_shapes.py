@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import trl
-from conftest import SAVES, attach, same_weights, trained, weights
+from conftest import SAVES, same_weights, trained, weights
 from datasets import Dataset, Image
 from PIL import Image as Picture
 from test_surface import assert_in_place, content, even_sum, learned_rows, rebuilt, total, train, uneven
@@ -348,14 +348,6 @@ def test_pictures_inside_messages_do_not_name_a_prompt():
     row = {"prompt": [PICTURE_IN_MESSAGE]}
     with pytest.raises(ba.UnsupportedError, match=r"holds an? \w*Image.*Add a column 'prompt_id'"):
         Prompts([row]).ids([row])
-
-
-def test_uniform_needs_no_names_of_pictures(build):
-    trainer = build()
-    trainer.train_dataset = [{"prompt": [PICTURE_IN_MESSAGE]}] * 24
-    with pytest.raises(ba.UnsupportedError, match=r"ledger='ledger' needs names of prompts\. A prompt holds an? "):
-        AdaptiveGRPOCallback(trainer, ba.uniform(), ledger="ledger")
-    assert attach(trainer, ba.uniform()).batch is None
 
 
 def test_rollouts_of_the_users_own(build, tokenizer):

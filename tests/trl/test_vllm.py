@@ -152,7 +152,7 @@ def test_budgets_are_exact_and_the_ledger_holds_every_rollout(folder, seen, mode
 
 @needs_vllm
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ["trees", "trees by entropy"])
+@pytest.mark.parametrize("name", ["trees", "trees of thompson"])
 def test_branches_have_the_log_probabilities_with_which_they_were_sampled(seen, mode, name):
     """Also where a rollout was generated in several calls, of which later ones begin with its first tokens."""
     run = seen[mode][name]
@@ -169,7 +169,7 @@ def test_branches_have_the_log_probabilities_with_which_they_were_sampled(seen, 
 def test_a_shared_prefix_comes_from_the_cache_of_vllm(seen):
     """A branch begins after one of vLLM's blocks of 32 tokens; all that other runs share is shorter than a block."""
     assert seen["colocate"]["trees"]["hits"] >= 32
-    assert seen["colocate"]["trees by entropy"]["hits"] >= 32
+    assert seen["colocate"]["trees of thompson"]["hits"] >= 32
     assert seen["colocate"]["uniform"]["hits"] == 0
 
 

@@ -48,14 +48,17 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "adaptive": (ba.adaptive, BY_TOKEN),  # among all prompts, groups of one
     "odd": (policy_of_rounds, BY_TOKEN),
     "ar3po": (lambda: ba.methods.ar3po(group=4, seed=1), {}),
-    "reinforce_ada": (lambda: ba.methods.reinforce_ada(group=4, stages=3, seed=1), BY_TOKEN),  # trains on some of it
+    "reinforce_ada": (
+        lambda: ba.methods.reinforce_ada(group=4, more=4, stages=3, seed=1),
+        BY_TOKEN,
+    ),  # trains on some of it
     "trees": (ba.uniform, LONG),
-    "trees by entropy": (ba.thompson, LONG),
+    "trees of thompson": (ba.thompson, LONG),
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own
 }
 
 
-TREES = {"trees": Trees([2, 4]), "trees by entropy": Trees(3, branch="entropy")}
+TREES = {"trees": Trees([2, 4]), "trees of thompson": Trees(3)}
 
 
 def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:

@@ -26,8 +26,7 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib import completions
 from budgetalloc.contrib.costs import Costs
-from budgetalloc.contrib.domains import Domains
-from budgetalloc.contrib.pacing import Horizon, phases
+from budgetalloc.contrib.pacing import Horizon
 from budgetalloc.policies.batch_advantages import batch_advantages, sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
@@ -325,17 +324,14 @@ def test_beliefs_are_saved_in_checkpoints_and_restored(build, tmp_path, ledger):
 
 
 def test_a_budget_that_varies_over_the_run_continues_after_a_resume(build, tmp_path, ledger):
-    horizon, asked = Horizon(rollouts=400, steps=10, low=8, quantum=4), []
+    horizon, asked = Horizon(rollouts=400, steps=10, low=8, quantum=4, parts=[(2, 1), (8, 4)]), []
 
     def paced(step, spent):
         asked.append((step, spent))
-        return horizon.fit(phases(horizon, [(2, 1), (8, 4)], step, spent), step, spent)
+        return horizon(step, spent)
 
-    plan = [horizon.fit(phases(horizon, [(2, 1), (8, 4)], 0, 0), 0, 0)]
-    while len(plan) < 10:
-        plan.append(paced(len(plan), sum(plan)))
+    plan = horizon.plan()
     assert plan[2] > 2 * plan[1]
-    asked.clear()
     settings = {"reward_funcs": low_digit, "rollouts_per_step": paced, "candidates": 2, "ledger": ledger}
     build(AdaptiveRolloutWorker(ba.thompson(), **settings), max_steps=2, save_strategy="steps", save_steps=2).train()
     build(again := AdaptiveRolloutWorker(ba.thompson(), **settings), max_steps=3)
@@ -349,37 +345,14 @@ def test_a_budget_that_varies_over_the_run_continues_after_a_resume(build, tmp_p
         build(AdaptiveRolloutWorker(reward_funcs=low_digit, rollouts_per_step=lambda step, spent: 0))
 
 
-def test_a_mixture_learns_its_shares_and_goes_on_after_a_resume(build, ledger):
-    dataset = rows().add_column("subject", ["math"] * 4 + ["code"] * 12 + ["chat"] * 8)
-    given = {"reward_funcs": low_digit, "domain": "subject", "mixture": "learn", "quotas": {"math": (0.5, 0.75)}}
-    worker = AdaptiveRolloutWorker(ledger=ledger, **given)
-    trainer = build(worker, dataset, save_strategy="steps", save_steps=2)
-    finish(worker, trainer)
-    for ids_R, _ in steps_of(ledger):
-        assert 8 <= sum(name < 4 for name in ids_R) <= 12
-    assert np.isfinite(worker.session.part(Domains).quotas.mixture.rule.described()["success"]).all()
-    other = AdaptiveRolloutWorker(**given)
-    build(other, dataset)
-    state, about = load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
-    other.session.restore(state, about)
-    assert repr(other.session.part(Domains).quotas.mixture.state_dict()["mixture"]) == repr(state["mixture"])
-    with pytest.raises(ba.UnsupportedError, match="mixture with candidates=2: the worker's candidates cycle"):
-        AdaptiveRolloutWorker(candidates=2, **given)
-
-
-def test_costs_are_learned_and_saved(build):
+def test_costs_in_seconds_of_the_server_are_learned(build):
     worker = AdaptiveRolloutWorker(reward_funcs=low_digit, cost="seconds")
-    trainer = build(worker, save_strategy="steps", save_steps=2)
-    finish(worker, trainer)
-    prompt_P, answer_P = worker.session.part(Costs).lengths.expected(range(24), np.full(24, 0.5))
+    finish(worker, build(worker))
+    costs = worker.session.part(Costs)
+    prompt_P, answer_P = costs.lengths.expected(range(24), np.full(24, 0.5))
     assert (prompt_P == 4).all()
     assert (answer_P >= 1).all()
-    state, about = load_state(f"{trainer.args.output_dir}/checkpoint-2/{STATE_FILE}")
-    assert set(state["lengths"]["ids"]) <= set(state["ids"])
-    assert "seconds" in state
-    build(other := AdaptiveRolloutWorker(reward_funcs=low_digit, cost="seconds"))
-    other.session.restore(state, about)
-    assert len(other.session.part(Costs).lengths) == len(state["lengths"]["ids"])
+    assert len(costs.price.steps) > 0
 
 
 @pytest.mark.parametrize(
@@ -389,19 +362,7 @@ def test_costs_are_learned_and_saved(build):
         ({"cost": {"tokens": 1.0, "turns": 50.0}}, ba.UnsupportedError, "the worker's rollouts report no costs"),
         ({"caps": 4}, ba.InputError, "caps= is no option, did you mean cap"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
-        (
-            {"policy": replace(ba.adaptive(), plan=(8,))},
-            ba.UnsupportedError,
-            r"has a plan: give the worker .* rollouts_per_step=",
-        ),
-        (
-            {"candidates": 2, "domain": "subject", "quotas": {"math": (0, 1)}},
-            ba.UnsupportedError,
-            "quotas with candidates=2: the worker's candidates cycle through",
-        ),
-        ({"policy": "adaptve"}, ba.InputError, r"policy 'adaptve' is unknown, did you mean adaptive\?"),
-        ({"ledger": "/dev/null/ledger"}, ba.InputError, "ledger='/dev/null/ledger' cannot be written"),
-        ({"success": "right"}, ba.InputError, "success='right': the trainer has no reward function of this name"),
+        ({"policy": replace(ba.adaptive(), plan=(8,))}, ba.UnsupportedError, "rollouts_per_step="),
     ],
 )
 def test_bad_arguments_are_refused_when_the_worker_is_made(given, error, message):

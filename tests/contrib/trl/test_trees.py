@@ -7,15 +7,8 @@ from conftest import SAVES, AroundSteps, attach, logged, rows, same_weights, wei
 from transformers import TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc.contrib.stored_responses import SelectiveSampleBuffer
-from budgetalloc.contrib.trees import (
-    LATR_COUNTDOWN,
-    LATR_MATH,
-    Trees,
-    aepo_branch_probability,
-    aepo_split,
-    latr_split,
-)
+from budgetalloc.contrib.stored_responses import CorrectResponseBuffer
+from budgetalloc.contrib.trees import Trees
 from budgetalloc.errors import InputError, UnsupportedError
 
 
@@ -33,7 +26,7 @@ def with_trees(build, trees, policy=None, dataset=None, **config):
     return trainer, callback, batches
 
 
-def test_a_branch_goes_on_from_the_cache_of_its_parent(build):
+def test_a_branch_goes_on_from_the_tokens_of_its_parent(build):
     """At this low temperature each token is the most probable one, as computed without a cache."""
     uneven = rows().map(lambda row: {"prompt": row["prompt"] * (1 + row["prompt_id"] % 3)})
     trainer, _, batches = with_trees(build, Trees(1), dataset=uneven, temperature=1e-4, max_steps=2, learning_rate=0)
@@ -50,10 +43,10 @@ def test_a_branch_goes_on_from_the_cache_of_its_parent(build):
         assert len(set(batch["prompt_mask"].sum(dim=1).tolist())) > 1
 
 
-@pytest.mark.parametrize(("branch", "policy"), [("even", "uniform"), ("entropy", "uniform"), ("even", "thompson")])
-def test_the_loss_of_the_trainer_has_the_gradient_of_each_branch_once(build, branch, policy):
+@pytest.mark.parametrize("policy", ["uniform", "thompson"])
+def test_the_loss_of_the_trainer_has_the_gradient_of_each_branch_once(build, policy):
     """TRL's dr_grpo loss sums over tokens: each branch counts once, with its weight and its advantage."""
-    trees = Trees([2, 3, 5], branch=branch, seed=3)
+    trees = Trees([2, 3, 5], seed=3)
     trainer, callback, batches = with_trees(build, trees, policy, loss_type="dr_grpo", max_steps=1)
     trainer.train()
     (batch,) = batches
@@ -94,11 +87,11 @@ def prefixes(prompts, completions):
     return {tuple(p + c[: at + 1]) for p, c in zip(prompts, completions, strict=True) for at in range(len(c))}
 
 
-@pytest.mark.parametrize(("policy", "roots"), [("adaptive", 0.25), ("ar3po", "aepo"), ("adaptive", {0: 1.0, 1: 0.25})])
+@pytest.mark.parametrize(("policy", "roots"), [("ar3po", 0.25), ("adaptive", {0: 1.0, 1: 0.25})])
 def test_budgets_are_exact_and_shared_tokens_count_once(build, ledger, policy, roots):
     """Also of a policy in rounds, and of groups of one or two."""
     trainer, generated = build(max_completion_length=12, max_steps=3), []
-    trainer.rollout_func, generate = Trees(2, roots=roots, branch="entropy"), trainer._generate
+    trainer.rollout_func, generate = Trees(2, roots=roots), trainer._generate
 
     def recording(prompts):
         output = generate(prompts)
@@ -158,28 +151,19 @@ def test_evaluations_do_not_branch(build):
     assert all(alone == generated for alone, generated in evaluations)
 
 
-def test_the_same_seed_grows_the_same_trees(build):
-    def grown(seed):
-        trainer, _, batches = with_trees(build, Trees(2, branch="entropy", seed=seed), max_steps=2)
-        trainer.train()
-        return [batch["completion_ids"].tolist() for batch in batches]
-
-    assert grown(0) == grown(0) != grown(1)
-
-
 def test_a_run_that_fails_in_the_middle_of_a_tree_resumes_to_the_bit(build):
     def run(fails_at=None, resume=None, **config):
-        trees = Trees(2, branch="entropy")
+        trees = Trees(2)
         trainer, callback, batches = with_trees(build, trees, "thompson", max_steps=4, learning_rate=1e-3, **config)
-        choose, calls = trees._choose, []
+        generate, calls = trainer._generate_single_turn, []
 
-        def choosing(leaves, most, rng):
+        def generating(*given, **named):
             calls.append(trainer.state.global_step)
             if calls.count(fails_at) == 2:  # after the first branches
                 raise RuntimeError("the engine died")
-            return choose(leaves, most, rng)
+            return generate(*given, **named)
 
-        trees._choose = choosing
+        trainer._generate_single_turn = generating
         trainer.train(resume_from_checkpoint=resume and f"{trainer.args.output_dir}/checkpoint-{resume}")
         return callback, batches, weights(trainer)
 
@@ -208,7 +192,7 @@ def test_without_a_callback_trees_are_refused(build):
         ({"mask_truncated_completions": True}, {}, "mask_truncated_completions"),
         ({}, {"baseline": "batch", "scale": "batch"}, "baseline='batch'"),
         ({}, {"policy": "reinforce_ada"}, "some leaves"),
-        ({}, {"buffer": SelectiveSampleBuffer()}, "buffer="),
+        ({}, {"buffer": CorrectResponseBuffer()}, "buffer="),
     ],
 )
 def test_what_would_get_wrong_advantages_is_refused(build, config, options, named):
@@ -228,39 +212,9 @@ def test_what_would_get_wrong_advantages_is_refused(build, config, options, name
         ({"points": 4, "roots": 1.5}, "roots"),
         ({"points": 4, "roots": {1: 0.5}}, "step 0"),
         ({"points": 4, "roots": {0: 1.5}}, "roots=1.5"),
-        ({"points": 4, "roots": {0.5: 1.0}}, "roots=0.5"),
-        ({"points": 4, "branch": "random"}, "branch"),
+        ({"points": 4, "roots": {0: 0.5, 0.5: 1.0}}, "roots=0.5"),
     ],
 )
 def test_bad_arguments_are_named(given, named):
     with pytest.raises(InputError, match=named):
         Trees(**given)
-
-
-def test_aepo_gives_half_from_scratch_where_entropies_are_equal_and_one_at_least():
-    assert aepo_split(16, 1.3, 1.3) == (8, 8)
-    assert aepo_split(10, 1.0, 0.0) == (7, 3)  # 10 / (1 + e^-1) = 7.31
-    assert aepo_split(10, 3.0, 0.0) == (10, 0)  # 9.53
-    assert aepo_split(16, 0, 1e9) == (1, 15)
-    assert aepo_split(1, 0, 5) == (1, 0)
-
-
-def test_branches_in_a_row_make_the_next_less_likely():
-    p = aepo_branch_probability(0.5, np.arange(6))
-    np.testing.assert_allclose(p, [0.6, 0.45, 0.3, 0.15, 0, 0])
-    assert aepo_branch_probability(-9, 9) == 0  # two factors below zero do not make a branch
-    assert aepo_branch_probability(99, 0) == 1
-
-
-def test_latr_trades_trees_for_plain_samples_over_the_run():
-    assert [latr_split(8, step, LATR_COUNTDOWN)[0] for step in (0, 9, 10, 19, 20, 79, 80, 199, 200, 10**6)] == [
-        *(8, 8, 6, 6, 4, 4, 2, 2, 0, 0)
-    ]
-    assert [latr_split(4, step, LATR_MATH)[0] for step in (99, 100, 200, 300)] == [4, 3, 2, 1]
-    assert [latr_split(5, step, LATR_COUNTDOWN) for step in (0, 10, 20, 80, 200)] == [
-        (5, 0),
-        (4, 1),
-        (3, 2),
-        (1, 4),
-        (0, 5),
-    ]
