@@ -31,7 +31,8 @@ PAGE, MEASURED = ROOT / "METHODS.md", ROOT / "benchmarks" / "measured.json"
 PROMPTS, CANDIDATES, ROLLOUTS = 1_024, 100_000, 8_192
 TIMES = ("milliseconds", "candidates")
 # The name of a method in the learning benchmark, if it differs.
-LEARNED_AS = {"thompson": "thompson_group"}
+LEARNED_AS = {"thompson": "thompson_group", "reinforce_ada": "reinforce_ada_released"}
+LEARNED_WITH = {"cures": "first=0"}  # settings of the benchmark that are not the method's defaults
 LEFT_OUT = (
     "KRPO (arXiv 2505.07527): its baseline is the state of a Kalman filter over the rewards of a group. It includes "
     "the rollout's own reward, which biases the gradient, and depends on the order of the rows.\n\n"
@@ -160,7 +161,8 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
     for name, known in measured.items():
         gain, _, runs = known.get("learning", "").partition("; ")
         if runs and name != "uniform":
-            rows.append((-int(runs.split()[0]), -float(gain.split()[0]), _row([f"`{name}`", gain, runs])))
+            title = f"`{name}({LEARNED_WITH[name]})`" if name in LEARNED_WITH else f"`{name}`"
+            rows.append((-int(runs.split()[0]), -float(gain.split()[0]), _row([title, gain, runs])))
     return [
         "",
         "## Learning",

@@ -3,6 +3,7 @@ that would give wrong results."""
 
 import logging
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,7 +67,12 @@ _REFUSED = {
     "OnlineDPOTrainer": "OnlineDPOTrainer learns from pairs, always two rollouts a prompt. Use "
     "GRPOTrainer.",
     "A2POTrainer": "A2POTrainer learns from one completion per prompt. Use GRPOTrainer.",
+    "UnslothGRPOTrainer": "Unsloth replaces trl.GRPOTrainer by a class of its own when it is "
+    "imported. Import unsloth before budgetalloc.trl.",
 }
+
+# Options of Unsloth 2026.10.9 that weigh rollouts by their place, num_generations in a row.
+_BY_PLACE = ("UNSLOTH_GRPO_ZERO_VARIANCE_EXCLUDE", "UNSLOTH_GRPO_LOSS_AGGREGATION")
 
 
 def _class_names(thing: Any) -> list[str]:
@@ -171,6 +177,13 @@ def _refusals(
             "plan; or use AsyncGRPOTrainer with AdaptiveRolloutWorker(rollouts_per_step=), or "
             "verl, whose steps may have different sizes."
         )
+    of_unsloth = "UnslothGRPOTrainer" in _class_names(trainer) and not options.keep_batch
+    for name in _BY_PLACE if of_unsloth else ():
+        if os.environ.get(name, "0") not in ("", "0"):
+            yield UnsupportedError(
+                f"{name}={os.environ[name]!r}: Unsloth then weighs rollouts by groups of "
+                "num_generations rows, which are not the policy's groups. Unset it."
+            )
     if times > 1 and policy.keep is None:
         yield InputError(
             f"{policy} generates up to {times} times as many rollouts as the trainer trains on, "

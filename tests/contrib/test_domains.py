@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import budgetalloc as ba
-from budgetalloc import InputError, UnsupportedError
+from budgetalloc import UnsupportedError
 from budgetalloc.contrib.domains import Domains
 from budgetalloc.training.session import Session
 
@@ -114,7 +114,7 @@ def test_a_step_without_rewards_teaches_nothing():
     ("policy", "given", "text"),
     [
         ("adaptive", {"candidates": 2}, "mixture with candidates=2: .* Use candidates='all'"),
-        (ba.methods.dapo(), {}, "mixture: .* generates more rollouts"),
+        (ba.methods.dapo(), {"candidates": "all"}, "mixture: .* generates more rollouts"),
     ],
 )
 def test_policies_that_may_break_the_shares_are_refused_at_the_first_step(policy, given, text):
@@ -126,19 +126,3 @@ def test_quotas_bound_the_learned_shares():
     for _, metrics in steps(session_of(quotas={"noise": (0.25, 0.5), "learns": (0.0, 0.25)}), World(), 20):
         assert 0.25 <= metrics["share/noise"] <= 0.5
         assert metrics["share/learns"] <= 0.25
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"domain": DOMAIN}, "without quotas= or mixture="),
-        ({"quotas": {"noise": (0.1, 0.2)}}, "quotas=.* without domain="),
-        ({"mixture": "learn"}, "mixture='learn' without domain="),
-        ({"domain": {}, "mixture": "learn"}, "domain={}: give the domain of each prompt"),
-        ({"domain": "subject", "mixture": "learn"}, "domain='subject': give the domain of each prompt"),
-        ({"domain": DOMAIN, "quotas": {"noise": (0.6, 0.2)}}, "0 <= lowest <= highest <= 1"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused_at_once(given, text):
-    with pytest.raises(InputError, match=text):
-        Session("adaptive", ["reward"], **given)

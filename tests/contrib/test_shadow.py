@@ -202,20 +202,6 @@ def test_a_shadow_that_could_not_be_attached_is_refused():
 # The state
 
 
-def test_a_run_that_loads_goes_on_like_one_that_never_stopped(tmp_path):
-    whole = session_of(shadow="adaptive")
-    expected = [step(whole, number)[1].metrics for number in range(6)]
-    first, then = session_of(shadow="adaptive"), session_of(shadow="adaptive")
-    for number in range(3):
-        step(first, number)
-    first.save(tmp_path / "state.npz")
-    then.load(tmp_path / "state.npz")
-    for number in range(3, 6):
-        metrics = step(then, number)[1].metrics
-        assert own_part(metrics) == own_part(expected[number])
-        assert seen(metrics) == seen(expected[number])
-
-
 def test_states_with_and_without_a_shadow_load_into_each_other(tmp_path, caplog):
     session, plain = session_of(shadow="adaptive", quiet=False), session_of(quiet=False)
     for number in range(3):

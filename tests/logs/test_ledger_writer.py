@@ -34,23 +34,6 @@ def test_every_line_is_json_that_other_tools_read(tmp_path):
     assert second["reward"] is None
 
 
-def test_resumed_twice_and_torn_in_between_each_step_counts_once(tmp_path):
-    path = tmp_path / "l"
-    write(path, [0, 1, 2, 3], reward=0.0)
-    ba.LedgerWriter(path).resume(2)
-    write(path, [2, 3], reward=0.25)
-    path.write_bytes(path.read_bytes()[:-30])  # killed while step 3 was written
-    ba.LedgerWriter(path).resume(3)
-    write(path, [3, 4, 5], reward=0.5)
-    ba.LedgerWriter(path).resume(1)  # from an older checkpoint
-    write(path, [1, 2], reward=1.0)
-    ledger = ba.Ledger.read(path)
-    assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2, 2]
-    assert ledger.frame.reward[::2].tolist() == [0, 1, 1]
-    assert ledger.notes["broken row"] == 1
-    assert len(path.read_text().splitlines()) == 25  # 22 rollouts and 3 resumes: nothing was deleted
-
-
 def test_a_full_disk_takes_no_step_in_part(tmp_path):
     """The system writes the part that still fits, and shows that in the return value only."""
     resource = pytest.importorskip("resource", reason="a limit on the size of files, in place of a full disk")
