@@ -14,6 +14,7 @@ from budgetalloc.contrib.quotas import Quotas, check_shares
 from budgetalloc.policies.interface import Bounds
 
 DOMAIN_OF = {n: ["math", "code", "chat", None][n % 4] for n in range(40)}
+WHOLE = Bounds.resolve(Needs(candidates="all", min_group=1))
 SHARES = {"math": (0.3, 0.5), "code": (0.0, 0.2)}
 WHOLE = Bounds.resolve(Needs(candidates="all", min_group=1))
 

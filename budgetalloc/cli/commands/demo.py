@@ -137,7 +137,8 @@ def _success(curves: "Curves", name: str) -> NDArray[np.float64]:
 
 def _rollouts(curves: "Curves", name: str) -> NDArray[np.float64]:
     """What had been generated at each point, on average over the seeds."""
-    return np.mean([[point.rollouts for point in curve] for curve in curves[name]], axis=0)
+    each = [[point.rollouts for point in curve] for curve in curves[name]]
+    return np.asarray(np.mean(each, axis=0))
 
 
 def table(curves: "Curves") -> str:
