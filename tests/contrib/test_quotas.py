@@ -16,6 +16,7 @@ from budgetalloc.policies.interface import Bounds
 DOMAIN_OF = {n: ["math", "code", "chat", None][n % 4] for n in range(40)}
 WHOLE = Bounds.resolve(Needs(candidates="all", min_group=1))
 SHARES = {"math": (0.3, 0.5), "code": (0.0, 0.2)}
+WHOLE = Bounds.resolve(Needs(candidates="all", min_group=1))
 
 
 def shares_of(ids_P, counts_P, domain_of=DOMAIN_OF):
