@@ -15,7 +15,6 @@ from budgetalloc.policies.interface import Bounds
 from budgetalloc.solvers.domains import Domains
 
 DOMAIN_OF = {n: ["math", "code", "chat", None][n % 4] for n in range(40)}
-SHARES = {"math": (0.3, 0.5), "code": (0.0, 0.2)}
 
 
 def shares_of(ids_P, counts_P, domain_of=DOMAIN_OF):

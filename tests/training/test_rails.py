@@ -144,3 +144,4 @@ def test_a_damaged_state(change):
 def test_a_session_has_them_only_where_advantages_follow_from_beliefs():
     assert [type(part) for part in ba.Session("adaptive", ["reward"], pool=["a"]).parts] == [Rails]
     assert not ba.Session("uniform", ["reward"]).parts
+    assert ba.Session("adaptive", ["reward"], pool=["a"], fallback=False).part(Rails).fallback is False
