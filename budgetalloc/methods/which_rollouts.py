@@ -80,12 +80,12 @@ def d3s(*, generate: Generate = 4, seed: int = 0) -> Policy:
     )
 
 
-@method("which rollouts", "a description")
+@method("which rollouts", "released code")
 def cppo(*, generate: Generate = 4, seed: int = 0) -> Policy:
     """CPPO (arXiv 2503.22342): of each group the rows of largest |(r - mean) / std|.
 
-    A pruning rate P is `generate = 1 / (1 - P)`. The paper also fills the freed memory of a device
-    with further prompts.
+    A pruning rate P is `generate = 1 / (1 - P)`. The released verl recipe prunes the whole batch at
+    once. The paper also fills the freed memory of a device with further prompts.
 
     >>> rewards_R = np.array([0.0, 0, 0, 1, 1, 1, 0, 1])
     >>> cppo(generate=4).keep(["a"] * 4 + ["b"] * 4, rewards_R, 2)
@@ -111,12 +111,13 @@ def keep_mixed(*, generate: Generate = 2, seed: int = 0) -> Policy:
     return generate_and_keep(generate, downselect.mixed_first)
 
 
-@method("which rollouts", "paper's formulas")
+@method("which rollouts", "released code")
 def top_p(*, generate: Generate = 2, share: AboveZero = 0.9, seed: int = 0) -> Policy:
     """RAGEN-2 (arXiv 2604.06268): the fewest groups whose reward variances add up to a share p of
     all.
 
-    Groups of least variance fill the batch. p and generate are our defaults.
+    Groups of least variance fill the batch. The released code adds up standard deviations instead,
+    and stops 0.01 before the share. p and generate are our defaults.
 
     >>> rewards_R = np.array([0.0, 0, 0, 1, 1, 1, 0, 0])
     >>> top_p(generate=2, share=0.5).keep(["a"] * 4 + ["b"] * 4, rewards_R, 4)

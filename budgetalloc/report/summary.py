@@ -13,10 +13,10 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import EQUAL, KINDS, WITHOUT_GRADIENT, check_range, group_kinds
 from budgetalloc.errors import BudgetallocError, InputError, imported
 from budgetalloc.logs.ledger import Ledger, read_log
-from budgetalloc.methods.table import method_of
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.report.replays import LIMITS, POLICIES, replay, success_of, unit_rewards
+from budgetalloc.training.policy_like import policy_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,7 +201,8 @@ def report(
 
     Args:
         source: A `Ledger`, or a path to any log that `Ledger.read` knows.
-        policies: Names of methods to replay on the log; the others are compared with the first.
+        policies: Names to replay on the log, of methods or of a function in your file
+            ("mine.py:thirds"); the others are compared with the first.
             Empty: no replay.
         seeds: Seeds of the replays.
         steps: Steps of each replay, at least 1. Left out: as many as the log can answer, or fewer
@@ -226,7 +227,7 @@ def report(
     'Look at 75.0 % of the rollouts without a gradient.'
     """
     for policy in policies:
-        method_of(policy)  # raises for an unknown name before the log is read
+        policy_of(policy)  # raises for an unknown name before the log is read
     ledger = source if isinstance(source, Ledger) else read_log(source, **reading)
     given = None if reward_range is None else check_range(reward_range)
     notes, doubts = dict(ledger.notes), list(ledger.notes.doubts)

@@ -185,6 +185,25 @@ def peer(figure: Figure) -> None:
     axes.legend(loc="lower right")
 
 
+def speed(figure: Figure) -> None:
+    """What the page about speed prints: the time of a decision by the size of the pool, and of a rollout in vLLM."""
+    page = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8").replace(",", "")
+    (left, right), rows = figure.subplots(1, 2), [line.split() for line in page.splitlines()]
+    decided = [[float(x) for x in (row[0], *row[2:4])] for row in rows if row[1:2] == ["adaptive"] and len(row) == 10]
+    prompts, of_list, of_pool = np.array(decided).T
+    left.loglog(prompts, of_list, "o-", color=GREY, label="a list of ids")
+    left.loglog(prompts, of_pool, "o-", color=BLUE, label="a Pool")
+    left.set(title="adaptive(), 8192 rollouts", xlabel="prompts", ylabel="milliseconds of a decision")
+    left.legend()
+    took = [row for row in rows if row[:1] == ["on"] and len(row) == 8 and row[2] == "16"]  # answers of 16 tokens
+    for place, row in enumerate(took):
+        bar = right.barh(place, float(row[4]), color=BLUE if row[3] == "1" else GREY)
+        right.bar_label(bar, padding=3)
+    names = [f"{prompt} tokens, {'single' if size == '1' else f'group of {size}'}" for _, prompt, _, size, *_ in took]
+    right.set(yticks=range(len(took)), yticklabels=names, xlim=(0, 80))
+    right.set(title="vLLM, prefix caching", xlabel="milliseconds of a rollout")
+
+
 # The ideas of how.md.
 
 
@@ -200,7 +219,7 @@ def belief(figure: Figure) -> None:
         now = estimator.belief(["prompt"])
         axes.plot(rate, beta.pdf(rate, now.alpha_P[0], now.beta_P[0]), label=f"{label}: mean {now.mean[0]:.2f}")
     axes.set(xlabel="pass rate of the prompt", ylabel="density", ylim=(0, 5), xlim=(0, 1))
-    axes.legend()
+    axes.legend(loc="upper center")
 
 
 def value(figure: Figure) -> None:
@@ -275,9 +294,7 @@ def cost(figure: Figure) -> None:
     ratios_P, axes = np.geomspace(0.5, 256, 400), figure.subplots()
     sizes_P = least_groups(ratios_P, np.ones(400), ba.Budget(rollouts=256, floor=0, min_group=1))
     axes.plot(ratios_P, sizes_P, label="smallest group of adaptive()")
-    axes.plot(
-        ratios_P, np.maximum(np.sqrt(ratios_P), 1), "--", color=GREY, label="sqrt(cost of prompt / cost of answer)"
-    )
+    axes.plot(ratios_P, np.maximum(np.sqrt(ratios_P), 1), "--", color=GREY, label="square root")
     axes.set(xscale="log", xlabel="cost of the prompt / cost of an answer", ylabel="rollouts of a group", ylim=(0, 17))
     axes.legend()
 
@@ -297,7 +314,7 @@ def objective(figure: Figure) -> None:
     axes.legend(loc="lower center")
 
 
-WIDE, NARROW = (6.4, 3.4), (2.7, 2.4)
+SINGLE, NARROW = (4.8, 3.1), (2.7, 2.4)
 PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "gain_least": (partial(front, rank=0, which="least"), NARROW),
     "gain_median": (partial(front, rank=6, which="median"), NARROW),
@@ -307,8 +324,9 @@ PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "differences": (differences, (8.6, 4.4)),
     "sizes": (sizes, (8.6, 3)),
     "smollm2": (larger, (8.6, 4.8)),
-    "peer": (peer, WIDE),
-    **{picture.__name__: (picture, WIDE) for picture in (belief, value, solver, baseline, cost, objective)},
+    "peer": (peer, SINGLE),
+    "speed": (speed, (8.6, 2.8)),
+    **{picture.__name__: (picture, SINGLE) for picture in (belief, value, solver, baseline, cost, objective)},
     "rounds": (rounds, (8.6, 3.2)),
 }
 

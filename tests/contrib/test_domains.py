@@ -1,10 +1,10 @@
 """A session that learns the shares of its domains: whom it serves, what it logs, and that it goes on after a resume."""
 
-import logging
-
 import numpy as np
 import pytest
 
+import budgetalloc as ba
+from budgetalloc import UnsupportedError
 from budgetalloc.contrib.domains import Domains
 from budgetalloc.training.session import Session
 
@@ -100,21 +100,6 @@ def test_the_shares_do_not_depend_on_the_order_of_rows_or_prompts():
     assert mixture_of(one).shares() == pytest.approx(mixture_of(other).shares(), abs=1e-12)
 
 
-def test_prompts_of_an_unknown_domain_are_counted_and_said_once(caplog):
-    session = session_of(candidates=2)
-    with caplog.at_level(logging.WARNING):
-        known = steps(session, World(), 3, list(DOMAIN)[:16])
-        strange = [f"new{k}" for k in range(8)]
-        later = steps(session, World(), 5, [*list(DOMAIN)[20:28], *strange])
-    assert all("mixture/unknown" not in metrics for _, metrics in known)
-    counted = [metrics["mixture/unknown"] for _, metrics in later]
-    assert counted == [sum(x in strange for x in ids_R) for ids_R, _ in later]
-    assert min(counted) > 0
-    said = [record for record in caplog.records if "domain is not among" in record.getMessage()]
-    assert len(said) == 1
-    assert "such as 'new" in said[0].getMessage()
-
-
 def test_a_step_without_rewards_teaches_nothing():
     session = session_of()
     session.begin([], 128, 8)
@@ -123,6 +108,18 @@ def test_a_step_without_rewards_teaches_nothing():
     session.end()
     assert len(set(mixture_of(session).shares().values())) == 1
     steps(session, World(), 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "text"),
+    [
+        ("adaptive", {"candidates": 2}, "mixture with candidates=2: .* Use candidates='all'"),
+        (ba.methods.dapo(), {"candidates": "all"}, "mixture: .* generates more rollouts"),
+    ],
+)
+def test_policies_that_may_break_the_shares_are_refused_at_the_first_step(policy, given, text):
+    with pytest.raises(UnsupportedError, match=text):
+        steps(session_of(policy=policy, **given), World(), 1, list(DOMAIN)[:8])
 
 
 def test_quotas_bound_the_learned_shares():

@@ -203,6 +203,19 @@ def test_an_agent_whose_turns_vary(small):
     assert "cost_per_success" in as_json(report(ledger, policies=()))
 
 
+def test_the_check_of_unsloth_is_right_about_trl(tmp_path, monkeypatch, capsys):
+    """Unsloth needs a GPU; what the script compares is compared with TRL alone here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["check.py", "--trl", "--model", str(WEIGHTS), "--steps", "2"])
+    example("unsloth/check.py")
+    printed = capsys.readouterr().out
+    assert re.findall(r"^(uniform|knapsack|adaptive)\(.*\): (\w+)$", printed, re.MULTILINE) == [
+        ("uniform", "RIGHT"),
+        ("knapsack", "RIGHT"),
+        ("adaptive", "RIGHT"),
+    ]
+
+
 def log_of(folder, rewards_G, steps=12):
     """A ledger of groups of four with these rewards at every step."""
     writer = ba.LedgerWriter(path := folder / "ledger.jsonl")
