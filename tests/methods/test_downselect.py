@@ -224,11 +224,6 @@ def test_drawn_successes_follow_the_inverse_of_their_penalty():
     np.testing.assert_allclose(share, [0.8, 0.2, 0.5, 0.5], atol=0.06)
 
 
-values_ = st.one_of(
-    st.sampled_from([0.0, 1.0]), st.sampled_from([0.1, 0.3, 0.3000001]), st.floats(-1e6, 1e6, allow_subnormal=False)
-)
-
-
 @given(
     groups=st.lists(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=6), min_size=1, max_size=4),
     data=st.data(),

@@ -10,7 +10,6 @@ import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, REASON, Rails
 
-RNG = np.random.default_rng(0)
 SUCCESS = np.tile([0.0, 1.0], 16)
 EARLIER = Sums().plus(SUCCESS, SUCCESS)
 
