@@ -6,6 +6,7 @@ name for a metric.
 
 import asyncio
 import queue
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -490,6 +491,27 @@ def test_slow_prompts_and_late_weights_change_nothing_of_the_order(build, server
     for each in worker.samples:
         written = each.completion_mask.astype(bool)
         assert each.model_version <= sent[(*each.input_ids.tolist(), *each.old_log_probs[written])]
+
+
+def test_a_server_that_is_away_for_a_while_loses_nothing(build, server, ledger):
+    """Each rollout is asked for until it is there, and counted once."""
+    away = []
+
+    def leave(asked):
+        if len(server.served) >= 24 and not away:  # a step and a half
+            away.append(asked)
+            server.refuse = (503, "restarting")
+            threading.Timer(1.5, lambda: setattr(server, "refuse", None)).start()
+        return 0.0
+
+    server.latency = leave
+    worker = AdaptiveRolloutWorker(ba.thompson(), reward_funcs=low_digit, ledger=ledger)
+    finish(worker, build(worker, max_inflight_tasks=8))
+    assert away
+    assert all(len(ids) == 16 for ids, _ in steps_of(ledger))
+    assert max(Counter(x["seed"] for x in server.served).values()) == 1
+    assert len(worker.samples) == sum(len(ids) for ids, _ in steps_of(ledger))
+    assert_learned(worker, ledger)
 
 
 def test_a_worker_that_is_stopped_with_half_a_step_learns_whole_steps_only(build, server, ledger):

@@ -73,6 +73,16 @@ def test_the_stored_response_and_the_wrong_one_are_drawn_evenly():
     assert chisquare(wrong[[0, 3]]).pvalue > 0.01
 
 
+def test_the_order_of_prompts_in_a_batch_changes_no_draw():
+    runs = []
+    for names in ("abcdefgh", "hgfedcba"):
+        ids = [name for name in names for _ in range(4)]
+        replaced, after = filled("abcdefgh" * 4).substitute(ids, *np.zeros((2, 32)), step=1)
+        runs.append({ids[row]: (row % 4, after[row]) for row in replaced})
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == 8
+
+
 def test_equal_seeds_and_histories_give_equal_draws_across_a_resume():
     def draw(buffer, step):
         return [x.tolist() for x in buffer.substitute(list("aaaabbbb"), *np.zeros((2, 8)), step)]
