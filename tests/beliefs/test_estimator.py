@@ -20,7 +20,6 @@ from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.testing import same_state
 
 IDS = [0, 1, "1", "a", -3]
-COLD = ba.Budget(8, floor=0, min_group=1)
 SUCCESS = st.sampled_from([0.0, 1.0, 0.25, 1 / 3, None, float("nan")])
 
 

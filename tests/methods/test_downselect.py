@@ -212,11 +212,6 @@ def test_every_group_keeps_its_share_and_both_kinds(data):
             assert (mine <= 0).sum() >= min(2, (own <= 0).sum())
 
 
-values_ = st.one_of(
-    st.sampled_from([0.0, 1.0]), st.sampled_from([0.1, 0.3, 0.3000001]), st.floats(-1e6, 1e6, allow_subnormal=False)
-)
-
-
 @given(
     groups=st.lists(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=6), min_size=1, max_size=4),
     data=st.data(),
