@@ -214,9 +214,8 @@ def first_groups(
     array([4, 2, 1, 1])
     """
     left = max(idle ** (prompts / rollouts), 0.25)
-    groups_P = np.clip(np.rint((_ENOUGH - mass_P) / left), least, 4).astype(np.int64)
-    groups_P[mass_P >= _ENOUGH] = 1
-    return groups_P
+    vague_P = np.clip(np.rint((_ENOUGH - mass_P) / left), least, 4)
+    return np.where(mass_P < _ENOUGH, vague_P, 1.0).astype(np.int64)
 
 
 def adaptive(
