@@ -172,7 +172,7 @@ ODD = [0, 1, 0.5, -1, None, "NaN", "-Infinity", "1e400", 1e308, -1e308, 1e300, 5
 numbers = st.sampled_from(ODD)
 
 
-@fuzzed
+@settings(fuzzed, max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "30")))  # three reports each
 @given(st.data())
 def test_a_damaged_ledger_is_reported(tmp_path, data):
     """In a good ledger some numbers are replaced. Both commands print a result or one line of error."""
