@@ -48,7 +48,7 @@ callback: {ledger: run/ledger.jsonl}
 model: WEIGHTS
 dataset: train.jsonl
 grpo: {output_dir: run, per_device_train_batch_size: 32, num_generations: 4, max_completion_length: 5, max_steps: 4,
-       use_cpu: true, bf16: false, report_to: none, save_steps: 2}
+       report_to: none, save_steps: 2}
 """
 
 
@@ -80,8 +80,8 @@ def main(dist: Path, uv: Path, constraints: Path) -> None:
         torch = trl.version("torch")
         trl.install(f"{wheel}[trl]")
         assert trl.version("torch") == torch, "the user's torch was replaced"
-        trl.run("budgetalloc", "demo", "--steps", "4")
-        trl.run("budgetalloc", "report", "runs/demo/adaptive_ledger.jsonl", "--seeds", "1", quiet=True)
+        trl.run("budgetalloc", "demo", "--steps", "4", "--seeds", "1")
+        trl.run("budgetalloc", "report", "runs/demo/adaptive_20.jsonl", "--seeds", "1", quiet=True)
         own = "from budgetalloc.cli.testbed.skills import *; import json\n"
         own += "rows = [row for row in pool(20) if not skill_of(row['prompt_id']).is_trap]\n"
         own += "lines = [json.dumps({'prompt': row['prompt'], 'answer': answer(row['prompt'])}) for row in rows]\n"

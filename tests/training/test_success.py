@@ -73,6 +73,13 @@ def test_one_function_is_success_itself():
     ]  # the only one in the total
 
 
+def test_totals_with_a_part_that_no_function_gave_have_no_range_of_their_own():
+    """As with a penalty that the trainer subtracts: the reward is learned as a line in success."""
+    scoring, scores_RF = Scoring(["f"], [2.0]), scores([0], [1])
+    assert scoring.measure(np.array([0.0, 2.0]), scores_RF).reward_range == (0.0, 2.0)
+    assert scoring.measure(np.array([-0.5, 1.5]), scores_RF).reward_range is None
+
+
 def test_a_threshold_and_a_function():
     rows = scores([1, 0, 0.25], [1, 1, 0.25], [NONE] * 3)
     assert learn(Scoring(NAMES, [1, 1, 1], 2.25), rows) == pytest.approx([0, 1, NONE], nan_ok=True)
