@@ -226,8 +226,9 @@ def verl_trained(folder: Path, wanted: dict[str, list[str]]) -> None:
     computed from them before are rounded.
     """
     import ray
-    import runs
     import transfer_queue
+
+    import runs
 
     def rows(batch: Any, *fields: str) -> list[tuple[Any, ...]]:
         data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(fields))
