@@ -335,6 +335,12 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         FileNotFoundError: there is no such file.
         StateError: the file is damaged, foreign or not readable. The text says which, and what to
             do.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_state(f"{folder}/rates.npz", {"rate": np.array([0.25, 0.5])})
+    ...     load_state(f"{folder}/rates.npz")
+    ({'rate': array([0.25, 0.5 ])}, {})
     """
     target = _path(path)
     if target.exists() and not target.is_file():  # reading a pipe or a device may wait for ever

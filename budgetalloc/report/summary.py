@@ -426,6 +426,12 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     Keys: `version` (3), `verdict` (healthy, or what to look at), the fields of `Report` without its
     frames, `success_belief` (what predicted rollouts without a logged prediction), `over_time` (the
     figures of 100 runs of steps) and `limits` (what a replay cannot show).
+
+    >>> import budgetalloc as ba
+    >>> log = ba.testing.log_of(ba.testing.three_kinds(), steps=6)
+    >>> seen = json.loads(as_json(report(log, policies=())))
+    >>> seen["rollouts"], round(seen["share_wasted"], 3)
+    (384, 0.667)
     """
     frames = ("by_step", "by_prompt")
     figures = {

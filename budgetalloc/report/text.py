@@ -289,6 +289,11 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         width: Characters of the longest line, at least 80.
         unicode: Whether bars are made of block characters; None: if the terminal's encoding has
             them.
+
+    >>> import budgetalloc as ba
+    >>> log = ba.testing.log_of(ba.testing.three_kinds(), steps=6)
+    >>> print(as_text(ba.report.report(log, policies=())).splitlines()[0])
+    Look at 66.7 % of the rollouts without a gradient.
     """
     run, width = report, max(width, 80)
     unicode = _shows_bars() if unicode is None else unicode

@@ -106,6 +106,14 @@ def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     `trainer.train(resume_from_checkpoint=last_checkpoint(output_dir))` starts a run, or resumes it
     after a kill. With the callback, `resume_from_checkpoint=True` does the same. transformers alone
     takes the newest folder, even if it is incomplete.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     for step in (50, 100):  # a kill left the second without its last file
+    ...         (folder := Path(run) / f"checkpoint-{step}").mkdir()
+    ...     _ = (Path(run) / "checkpoint-50" / "trainer_state.json").write_text("{}")
+    ...     print(Path(last_checkpoint(run)).name)
+    checkpoint-50
     """
     for folder in _folders(output_dir):
         try:
