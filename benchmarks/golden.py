@@ -13,6 +13,7 @@ exit status is 1 if anything differs. verl runs in `.venv-verl`, or in the Pytho
 import argparse
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -228,7 +229,7 @@ def verl_trained(folder: Path, wanted: dict[str, list[str]]) -> None:
     import ray
     import transfer_queue
 
-    import runs
+    runs = importlib.import_module("runs")  # ruff sorts `import runs` by whether a folder of that name exists
 
     def rows(batch: Any, *fields: str) -> list[tuple[Any, ...]]:
         data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(fields))
