@@ -76,6 +76,7 @@ def test_grid(budget, expected):
         ({"rollouts": 8, "tokens": float("inf")}, "tokens=inf"),
         ({"rollouts": None, "tokens": 100}, "cap=None"),
         ({"rollouts": 8, "quotas": {"a": (5, 4)}}, "quotas={'a': (5, 4)}): give 0 <= fewest <= most"),
+        ({"rollouts": 8, "quotas": [("a", (5, 6))]}, "quotas=[('a', (5, 6))]): give a mapping"),
     ],
 )
 def test_a_refusal_names_the_argument_and_shows_the_value(settings_, shown):
@@ -83,6 +84,12 @@ def test_a_refusal_names_the_argument_and_shows_the_value(settings_, shown):
         Budget(**settings_)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, BudgetallocError)
+
+
+def test_a_grid_that_would_not_fit_into_memory_is_refused():
+    with pytest.raises(BudgetError, match="counts up to 1000000000 are too many to list"):
+        Budget(10**9, min_group=1).grid()
+    assert Budget(10**9, min_group=1).grid(limit=3).tolist() == [2, 3]
 
 
 @LIMITS
@@ -138,3 +145,8 @@ def can_be_spent(budget: Budget, prompts: int) -> bool:
     for _ in range(prompts):
         reachable = {total + int(n) for total in reachable for n in budget.grid()}
     return budget.rollouts in reachable
+
+
+def test_groups_that_do_not_fit_are_answered_with_a_smaller_group_first():
+    with pytest.raises(BudgetError, match=r"groups of 4 to 6 rollouts .* Use min_group=3 or rollouts=6 or 8"):
+        Budget(rollouts=7, floor=0, min_group=4, cap=6).check(4)

@@ -212,3 +212,8 @@ def test_no_mean_depends_on_the_prompts_own_outcomes(seed, prompt):
     assert after[prompt] == before[prompt]
     if changed_G[prompt] != successes_G[prompt]:
         assert (after != before).any()  # the others do depend on it
+
+
+def test_the_mean_of_a_steps_only_prompt_is_that_of_its_belief():
+    belief_G = Beta(np.array([1.0]), np.array([3.0]))
+    assert left_out_means(np.ones((1, 2)), belief_G, np.array([4.0]), np.array([4.0]), np.eye(2)).tolist() == [0.25]
