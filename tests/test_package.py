@@ -193,3 +193,10 @@ def test_what_needs_an_extra_that_is_missing_names_the_extra(missing, code, mess
     assert "UnsupportedError" in error
     assert message in error
     assert "pip install" in error
+
+
+def test_a_method_that_is_looked_for_in_the_package_is_named():
+    with pytest.raises(AttributeError, match=r"no attribute 'knapsack_rl'\. Use budgetalloc\.methods\.knapsack_rl"):
+        _ = budgetalloc.knapsack_rl
+    with pytest.raises(AttributeError, match=r"no attribute 'knapsack_rll'$"):
+        _ = budgetalloc.knapsack_rll
