@@ -16,7 +16,7 @@ from budgetalloc.errors import InputError, shown
 from budgetalloc.logs.cells import OWN, Asked, known_id, listed, numbers, there, weighted
 from budgetalloc.logs.records import FAULTS, LARGEST, Notes
 
-__all__ = ["SCORE", "Columns", "columns_of", "rollouts", "with_steps"]
+__all__ = ["SCORE", "Columns", "columns_of", "rollouts", "with_groups", "with_steps"]
 
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
 _STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
@@ -219,6 +219,19 @@ def with_steps(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     notes["no column of steps: the rows of a prompt are taken as its visits"] = 1
     first = rows["prompt"][~rows.index.duplicated()]
     return rows.assign(step=first.groupby(first).cumcount().reindex(rows.index).astype(float))
+
+
+def with_groups(rows: pd.DataFrame, size_R: pd.Series | int) -> pd.DataFrame:
+    """The rollouts with the number of their group among those of their prompt in the step, if a
+    prompt has several: so many rollouts, in the log's order, are a group.
+
+    >>> rows = pd.DataFrame({"step": 0, "prompt": ["a", "a", "b", "b", "a", "a"]})
+    >>> with_groups(rows, 2)["group"].tolist()
+    [0, 0, 0, 0, 1, 1]
+    """
+    at_R = rows.groupby(["step", "prompt"], sort=False).cumcount()
+    group_R = (at_R // np.maximum(size_R, 1)).fillna(0).astype(np.int64)
+    return rows.assign(group=group_R) if group_R.any() else rows
 
 
 def _numbered(frame: pd.DataFrame, columns: Columns) -> list[str]:

@@ -40,8 +40,9 @@ def share(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What `report` returns. A group is the scored rollouts of one prompt in one step; shares are
-    of rollouts. `as_json` writes all fields but the two frames."""
+    """What `report` returns. A group is the scored rollouts of one prompt in one step, or of one
+    row if a trainer made several groups of a prompt; shares are of rollouts. `as_json` writes all
+    fields but the two frames."""
 
     log: str
     """The name of the log."""
@@ -292,9 +293,12 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
     frame = frame[scored].reset_index(drop=True)
     at_S = np.searchsorted(steps_S, frame["step"])
     ids_P, at_P = factorize(frame["prompt"].tolist())
-    _, opens_G, group_R = np.unique(
-        at_S * len(ids_P) + at_P, return_index=True, return_inverse=True
-    )
+    visit_R = at_S * len(ids_P) + at_P
+    group_R = visit_R
+    if "group" in frame:  # a trainer made several groups of one prompt
+        names, among_R = np.unique(frame["group"], return_inverse=True)
+        group_R = visit_R * len(names) + among_R
+    _, opens_G, group_R = np.unique(group_R, return_index=True, return_inverse=True)
     kind_G, size_G = group_kinds(frame["reward"], frame["success"], group_R, len(opens_G))
     kind_R, single_R = np.array(KINDS)[kind_G][group_R], (size_G == 1)[group_R]
     wasted_R = np.isin(kind_R, WITHOUT_GRADIENT)
@@ -327,7 +331,7 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
         wasted_tokens=tokens_R * wasted_R,
         success=frame["success"],
     )
-    by_prompt["visits"] = np.bincount(at_P[opens_G])
+    by_prompt["visits"] = np.bincount(at_P[np.unique(visit_R, return_index=True)[1]])
     counts = ["rollouts", *KINDS, "tokens"]
     by_step = by_step.astype(dict.fromkeys(counts, np.int64)).set_index(
         pd.Index(steps_S, name="step")

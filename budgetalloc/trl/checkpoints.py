@@ -46,19 +46,19 @@ class PolicyState:
 
     def save(self, folder: Path) -> None:
         """Writes all parts into a checkpoint's folder."""
-        save_beliefs(folder, self.session, self.prompts.fingerprint, self.trainer.state.global_step)
+        save_beliefs(folder, self.session, self.prompts, self.trainer.state.global_step)
         if self.reuse is not None:
             self.reuse.save(folder)
 
     def load(self, checkpoint: Path) -> None:
         """Restores the parts that the checkpoint has; raises `StateError`, and changes nothing, if
         one does not fit."""
-        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
+        step = step_of(checkpoint)
         parts = [] if self.reuse is None else [self.reuse.buffer]
         with unchanged_on_error(*parts):
             if self.reuse is not None and not self.reuse.load(checkpoint):
                 logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
-            load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
+            load_beliefs(checkpoint, self.session, self.prompts, self.allow_dataset_change, step)
 
 
 def with_save(
