@@ -152,7 +152,7 @@ class Report:
             )
         if 2 * self.share_wasted > 1:
             concerns.append(f"{100 * self.share_wasted:.1f} % of the rollouts without a gradient")
-        if self.explained < 0:
+        if self.predictable and self.explained < 0:
             concerns.append("success, which is predicted worse than by a constant")
         time = self.over_time(10)
         first, last = time[0]["success"], time[-1]["success"]
@@ -284,9 +284,10 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
     unscored = int((~scored).sum())
     if not scored.any():
         notes = "; ".join(f"{text}: {count:,}" for text, count in ledger.notes.items())
+        none = f"no rollout with a reward ({unscored:,} rollouts have none)"
         raise InputError(
-            f"The log holds no rollout with a reward ({unscored} rollouts have none): there is "
-            "nothing to report. Is it the right file and reward column?"
+            f"The log holds {none if unscored else 'no row that could be read'}: there is nothing "
+            "to report. Is it the right file and reward column (reward=, --reward)?"
             f"{' Left out while reading: ' + notes + '.' if notes else ''}"
         )
     trainer_steps = frame.get("trainer_step", frame["step"]).nunique()

@@ -186,7 +186,7 @@ class Late(TrainerCallback):
 def test_a_callback_added_to_a_training_that_has_begun_is_refused(build, when):
     trainer = build(max_steps=2)
     trainer.add_callback(Late(when, AdaptiveGRPOCallback(trainer)))
-    with pytest.raises(ba.InputError, match="was added after trainer.train"):
+    with pytest.raises(ba.InputError, match=r"was added after trainer\.train"):
         trainer.train()
 
 
