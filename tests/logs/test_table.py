@@ -250,7 +250,7 @@ def test_a_pointer_of_git_lfs_is_named(tmp_path):
 
 def test_a_json_list_is_a_table_and_lists_of_lengths_belong_to_lists_of_rewards(tmp_path):
     rows = [
-        {"step": step, "prompt": name, "reward": [1, 0], "length": lengths}
+        {"step": step, "prompt_id": name, "reward": [1, 0], "length": lengths}
         for step, name, lengths in ((0, "a", [5, 7]), (1, "b", [9]), (1, "a", [2, -1]))
     ]
     (tmp_path / "list.json").write_text(json.dumps(rows, indent=1))
