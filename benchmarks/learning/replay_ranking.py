@@ -1,6 +1,6 @@
 """Which figure of a replay or a simulation ranks policies as real training does?
 
-    python benchmarks/learning/replay_ranking.py                             # the table, from replay_ranking.json
+    python benchmarks/learning/replay_ranking.py                             # the table, from replay_ranking.jsonl
     python benchmarks/learning/replay_ranking.py --measure --logs runs/logs  # makes the logs and that file: 30 minutes
 
 Learning is the mean held-out success over a run with equal generated rollouts, at the policy's tuned rate, on the
@@ -20,9 +20,7 @@ A figure is the mean over these, or over steps of 256 of them:
   rollouts, and v is its variance. It is the gain of a step of fixed length if prompts share nothing.
 - `reward`: the mean reward of what is drawn.
 - `learner`: of `simulate`, the mean success in `ba.Learner()`, a world that learns and knows nothing of the mix, at
-  its default learning rate (mean of seeds 0 to 2).
-- `twin`: the same in the mix's twin, as in `screen.py`, at the rate that is best for uniform on the mix; without
-  `growing`, which has none.
+  its default learning rate (mean of seeds 0 and 1). Worlds that resemble each mix rank better (`screen.py`).
 
 The interval is Student's t over mixes. The last line is for a figure that is chosen on eleven mixes, and judged on the
 twelfth: the best of a dozen figures looks better than it is.
@@ -30,12 +28,12 @@ twelfth: the best of a dozen figures looks better than it is.
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import twins  # in this folder
-from gain_ranking import train_uniform
+from gain_ranking import train_uniform  # in this folder
 from mixes import MIXES
 from numpy.typing import NDArray
 from run import ROLLOUTS, best_rates, mean_success, read
@@ -48,15 +46,16 @@ import budgetalloc as ba
 from budgetalloc.beliefs.ids import factorize
 from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.offline.intervals import interval
+from budgetalloc.offline.parallel import in_parallel
 from budgetalloc.report.replays import unit_rewards
 
 HERE = Path(__file__).parent
-KEPT = HERE / "replay_ranking.json"
+KEPT = HERE / "replay_ranking.jsonl"
 CURVES = ("results", "rounds", "singles", "ablation")
 LEFT_OUT = ("edit_distance", "noisy_score", "reward_model", "scheduled", "hopeless", "chain")
 TWELVE = [mix for mix in MIXES if mix not in LEFT_OUT]
 TOTAL = STEPS * ROLLOUTS
-LEARNER_SEEDS = range(3)
+LEARNER_SEEDS = range(2)
 
 
 class Meter:
@@ -115,87 +114,83 @@ def learning(mix: str) -> dict[str, float]:
     return {name: float(np.mean([mean_success(row) for row in of_table[name] or runs[name]])) for name in runs}
 
 
-def simulated(name: str, world: ba.Learner, seed: int, reward: Any = None) -> float:
-    """Mean success in a world over the rollouts of a run."""
+def measured(logs: Path, at: int) -> list[dict[str, Any]]:
+    """The figures of every policy on a mix. Its log is made first if it is not there."""
+    mix, rows = TWELVE[at], []
+    if not (log := logs / f"{mix}.jsonl").exists():
+        train_uniform(mix, 8, part := logs / f"{mix}.part")
+        part.rename(log)
+    ledger = unit_rewards(ba.Ledger.read(log), None)
+    for name, success in learning(mix).items():
+        meter = Meter(ba.Replay(ledger, seed=0))
+        for _ in steps_of(name, meter, 0, TOTAL):
+            pass
+        rows.append({"mix": mix, "policy": name, "learning": round(success, 5), **meter.figures()})
+    return rows
+
+
+def simulated(name: str, seed: int) -> float:
+    """Mean success in `ba.Learner()` over the rollouts of a run."""
+    world = ba.Learner(seed=seed)
     rollouts, success = [0], [world.success()]
-    for seen in steps_of(name, world, seed, TOTAL, reward):
+    for seen in steps_of(name, world, seed, TOTAL):
         rollouts.append(seen["rollouts"])
         success.append(seen["success"])
-    grid = np.linspace(0, TOTAL, STEPS + 1)
-    return float(np.interp(grid, rollouts, success).mean())
+    return float(np.interp(np.linspace(0, TOTAL, STEPS + 1), rollouts, success).mean())
 
 
-def measure(logs: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """The figures of every policy on every mix; logs that are not there are made first."""
+def measure(logs: Path, jobs: int) -> list[dict[str, Any]]:
+    """The figures of every policy on every mix."""
     logs.mkdir(parents=True, exist_ok=True)
-    in_learner: dict[str, float] = {}
-    rates = best_rates(read(HERE / "results.jsonl"), TUNING_SEEDS)
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for mix in TWELVE:
-        if not (log := logs / f"{mix}.jsonl").exists():
-            train_uniform(mix, 8, part := logs / f"{mix}.part")
-            part.rename(log)
-        ledger = unit_rewards(ba.Ledger.read(log), None)
-        found[mix] = {}
-        for name, success in tqdm(learning(mix).items(), desc=mix):
-            if name not in in_learner:
-                runs = [simulated(name, ba.Learner(seed=seed), seed) for seed in LEARNER_SEEDS]
-                in_learner[name] = round(float(np.mean(runs)), 5)
-            meter = Meter(ba.Replay(ledger, seed=0))
-            for _ in steps_of(name, meter, 0, TOTAL):
-                pass
-            figures = {"learning": round(success, 5), **meter.figures(), "learner": in_learner[name]}
-            if mix in twins.TWINS:
-                rate, reward = rates["uniform", mix], twins.REWARDS.get(mix)
-                runs = [simulated(name, twins.world(mix, rate, seed), seed, reward) for seed in (0, 1)]
-                figures["twin"] = round(float(np.mean(runs)), 5)
-            found[mix][name] = figures
-    return found
+    mixes = in_parallel(measured, logs, len(TWELVE), jobs)
+    rows = [row for of_mix in tqdm(mixes, total=len(TWELVE)) for row in of_mix]
+    names = list(dict.fromkeys(row["policy"] for row in rows))
+    learner = {name: np.mean([simulated(name, seed) for seed in LEARNER_SEEDS]) for name in tqdm(names)}
+    return [row | {"learner": round(float(learner[row["policy"]]), 5)} for row in rows]
 
 
-def ranks(found: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Spearman's rho and Kendall's tau of each figure with learning over the policies of each mix."""
+def ranks(rows: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Spearman's rho and Kendall's tau of each figure with learning, over the policies of each mix."""
     ranked: dict[str, dict[str, tuple[float, float]]] = {}
-    for mix, policies in found.items():
-        rows = list(policies.values())
-        learned = [row["learning"] for row in rows]
-        for figure in rows[0]:
-            if figure != "learning":
-                values = [row[figure] for row in rows]
-                both = (spearmanr(values, learned).statistic, kendalltau(values, learned).statistic)
-                ranked.setdefault(figure, {})[mix] = both
+    for mix in dict.fromkeys(row["mix"] for row in rows):
+        of_mix = [row for row in rows if row["mix"] == mix]
+        learned = [row["learning"] for row in of_mix]
+        for figure in of_mix[0].keys() - {"mix", "policy", "learning"}:
+            values = [row[figure] for row in of_mix]
+            both = (spearmanr(values, learned).statistic, kendalltau(values, learned).statistic)
+            ranked.setdefault(figure, {})[mix] = both
     return ranked
 
 
-def table(found: dict[str, dict[str, dict[str, float]]]) -> list[str]:
-    """A row for each figure, the best first, and one for a figure that is chosen on the other mixes."""
-    ranked = ranks(found)
-    lines = ["| figure | mixes | Spearman's rho (95 %) | lowest | Kendall's tau (95 %) |", "|---|---|---|---|---|"]
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """A line for each figure, the best first, and one for a figure that is chosen on the other mixes."""
+    ranked = {figure: np.array(list(of.values())) for figure, of in ranks(rows).items()}
+    lines = ["| figure | Spearman's rho (95 %) | lowest | Kendall's tau (95 %) |", "|---|---|---|---|"]
 
-    def row(name: str, both_M2: NDArray[np.float64]) -> str:
+    def line(name: str, both_M2: NDArray[np.float64]) -> str:
         cells = ["{:+.2f} ({:+.2f} to {:+.2f})".format(x.mean(), *interval(x)) for x in both_M2.T]
-        return f"| {name} | {len(both_M2)} | {cells[0]} | {both_M2[:, 0].min():+.2f} | {cells[1]} |"
+        return f"| {name} | {cells[0]} | {both_M2[:, 0].min():+.2f} | {cells[1]} |"
 
-    means = {figure: np.array(list(of.values())) for figure, of in ranked.items()}
-    lines += [row(figure, means[figure]) for figure in sorted(means, key=lambda x: -means[x][:, 0].mean())]
+    lines += [line(figure, ranked[figure]) for figure in sorted(ranked, key=lambda x: -ranked[x][:, 0].mean())]
     chosen = []
-    everywhere = [figure for figure, of in ranked.items() if len(of) == len(found)]
-    for mix in found:
-        others = {figure: np.mean([x[0] for m, x in ranked[figure].items() if m != mix]) for figure in everywhere}
-        chosen.append(ranked[max(others, key=lambda x: others[x])][mix])
-    return [*lines, row("chosen on the other mixes", np.array(chosen))]
+    for at in range(len(next(iter(ranked.values())))):
+        best = max(ranked, key=lambda figure: np.delete(ranked[figure][:, 0], at).mean())
+        chosen.append(ranked[best][at])
+    return [*lines, line("chosen on the other mixes", np.array(chosen))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="replay and simulate all policies again")
     parser.add_argument("--logs", type=Path, default=Path("runs/logs"), help="folder of the logs")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     args = parser.parse_args()
     if args.measure:
-        KEPT.write_text(json.dumps(measure(args.logs), indent=1) + "\n")
-    found = json.loads(KEPT.read_text())
-    counts = ", ".join(f"{mix} {len(policies)}" for mix, policies in found.items())
-    print(f"Policies: {counts}\n", *table(found), sep="\n")
+        KEPT.write_text("".join(json.dumps(row) + "\n" for row in measure(args.logs, args.jobs)))
+    rows = read(KEPT)
+    counts = Counter(row["mix"] for row in rows)
+    print("Policies:", ", ".join(f"{mix} {count}" for mix, count in counts.items()), "\n")
+    print(*table(rows), sep="\n")
 
 
 if __name__ == "__main__":

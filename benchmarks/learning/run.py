@@ -41,10 +41,11 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "dapo": (lambda seed: ba.methods.dapo(seed=seed), {}),
     "knapsack_rl": (lambda seed: ba.methods.knapsack_rl(seed=seed), {}),
     "vade": (lambda seed: ba.methods.vade(seed=seed), {}),
-    "cures": (lambda seed: ba.methods.cures(seed=seed), {}),
+    "cures": (lambda seed: ba.methods.cures(first=0, seed=seed), {}),
     "pilot_commit": (lambda seed: ba.methods.pilot_commit(seed=seed), {}),
     "ar3po": (lambda seed: ba.methods.ar3po(seed=seed), {}),
-    "reinforce_ada": (lambda seed: ba.methods.reinforce_ada(seed=seed), {}),
+    "reinforce_ada": (lambda seed: ba.methods.reinforce_ada(group=8, seed=seed), {}),  # keeps 8 of a prompt, not 4
+    "reinforce_ada_released": (lambda seed: ba.methods.reinforce_ada(seed=seed), {}),
     "thompson_dapo": (lambda seed: ba.methods.dapo(order="thompson", seed=seed), {}),
     "thompson_group": (lambda seed: ba.thompson(seed=seed), {}),
     "thompson_posterior": (lambda seed: ba.thompson(seed=seed), {"baseline": "posterior", "scale": "rms"}),
@@ -83,12 +84,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8
-GENERATIONS = {
-    "uniform2": 2,
-    "uniform4": 4,
-    "uniform16": 16,
-    "reinforce_ada": 4,
-}  # others 8; prompts x generations stays the same
+GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16, "reinforce_ada_released": 4}  # others: 8, in as many rows
 COLUMNS = ("rollouts", "expected", "pass64", "tokens", "seconds")
 """The curve in a line of the results file: a list of its points for each column. `mixed` is the mean share of rollouts
 in mixed groups. Lines of older runs have only what a table, a picture or a notebook reads."""

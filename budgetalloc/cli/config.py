@@ -18,7 +18,6 @@ from budgetalloc.errors import (
     nearest,
     shown,
 )
-from budgetalloc.methods.table import method_of
 from budgetalloc.policies import Policy
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.options import Options
@@ -35,7 +34,7 @@ class Config:
     """The settings of a file: each section has the arguments of the function that takes it.
 
     Args:
-        method: The name of the method.
+        method: The name of a method, or of a function of yours: "mine.py:thirds".
         arguments: Those of the method, from the sections `policy` and `estimator`.
         rollouts: Of one step; None leaves it to the trainer, the log or the command line.
         sizes: The other settings of the section `budget`: bounds of group sizes.
@@ -75,17 +74,10 @@ class Config:
         with _in_file(file):
             sections = _sections(text)
             arguments = {**sections["policy"], **sections["estimator"]}
-            method = method_of(arguments.pop("name", "adaptive"))
-            for key in method.functions():
-                if key in arguments:
-                    raise InputError(
-                        f"{method.name} takes {key} as a function, which a file cannot hold: build "
-                        f"the policy in Python, budgetalloc.methods.{method.name}({key}=...).",
-                        argument=key,
-                    )
+            method = arguments.pop("name", "adaptive")
             budget = dict(sections["budget"])
             rollouts = budget.pop("rollouts", None)
-            plan = pacing_plan(sections["pacing"])[1] if sections["pacing"] else ()
+            plan = pacing_plan(sections["pacing"]) if sections["pacing"] else ()
             if rollouts is not None:
                 check_integer("rollouts", rollouts, 1)
                 if plan:
@@ -93,7 +85,7 @@ class Config:
                         "pacing sets the rollouts of each step: leave out budget.rollouts."
                     )
             config = cls(
-                method.name,
+                method,
                 {key: tuples(value) for key, value in arguments.items()},
                 rollouts,
                 _given(budget),

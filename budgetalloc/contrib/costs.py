@@ -12,7 +12,6 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.lengths import Lengths
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.state import Stateful
-from budgetalloc.contrib.pacing import DualPrice
 from budgetalloc.contrib.prices import Price, Seconds, tokens
 from budgetalloc.errors import (
     InputError,
@@ -36,6 +35,7 @@ _TOKENS = "tokens"  # a rollout's own tokens in `cost=`, which need no report
 _LEAST = 1e-9  # the lowest cost of a rollout that reported 0
 _FLAT = 10  # steps in a row in which seconds did not depend on lengths, before a warning
 _MOST = 4.0  # the highest price of a budget
+_RATE = 0.5  # change of the price after a step that cost twice the target
 _FACTOR = 16.0  # a rollout weighs at most so many times the mean cost, and at least that part
 _PATIENCE = 20  # steps in a row above the target at the highest price, before a warning
 Kind = Literal["tokens", "seconds"]
@@ -75,8 +75,9 @@ class CostBudget(Stateful):
 
     Costs enter the decision as (cost / mean cost) ** price. The price starts at 1, where costs
     count as without a budget. It rises after a step that cost more than the target, and falls, not
-    below 0, after a cheaper one (`DualPrice`). At 0 all rollouts count alike, and a run that still
-    costs less than the target stays below it. The price is at most 4, and a rollout counts for 1/16
+    below 0, after a cheaper one: projected online gradient descent on the dual of the budget, as in
+    CERO (arXiv 2606.05606). At 0 all rollouts count alike, and a run that still costs less than the
+    target stays below it. The price is at most 4, and a rollout counts for 1/16
     to 16 times the mean cost, so no prompt is starved.
 
     Args:
@@ -119,7 +120,7 @@ class CostBudget(Stateful):
         held = self.price >= _MOST and spent > self.target
         self.over += held
         self.in_a_row = self.in_a_row + 1 if held else 0
-        self.price = DualPrice(price=self.price, most=_MOST).after(spent, self.target).price
+        self.price = min(max(0.0, self.price + _RATE * (spent / self.target - 1)), _MOST)
         self.spent, self.steps = self.spent + spent, self.steps + 1
 
 

@@ -1,6 +1,5 @@
 """Domains of prompts in a run: quotas of the rollouts, and shares that are learned."""
 
-import logging
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from budgetalloc.training.session import Session
 
 __all__ = ["Domains"]
-
-logger = logging.getLogger(__name__)
 
 
 class Domains(Part):
@@ -73,7 +70,7 @@ class Domains(Part):
         self.shares = {} if none and self.mixture is not None else check_shares(quotas)
         self.quotas: Quotas
         self._session: Session
-        self._checked = self._said = False
+        self._checked = False
 
     def attach(self, session: "Session", host: Host) -> None:
         if host.prompts is not None:
@@ -102,27 +99,21 @@ class Domains(Part):
         rollouts = int(plan.budget.rollouts or 0)
         if not self._checked:  # in a loop of your own, whose sizes are known only now
             self._check(rollouts, plan.group)
-        bounds, policy = self._session.options.bounds, self._session.policy
-        offered = bounds.on_offer(len(plan.batch_P), len(self.quotas.domain_of))
-        budget = bounds.budget(rollouts, offered, plan.group)
-        number = self._session.number
-        ids_P = self.quotas.offer(bounds, budget, plan.batch_P, policy.seed, number)
+        pool = self.quotas.pool
+        budget = self._session.options.bounds.budget(rollouts, len(pool), plan.group)
         # counts that the groups can spend
         asked = budget if plan.decide is None else budget_of_groups(plan.group, budget)
-        limited, domains_P = self.quotas.of_step(asked, ids_P)
-        budget = replace(budget, quotas=limited.quotas)
-        return replace(plan, ids_P=ids_P, budget=budget, domains_P=domains_P)
+        budget = replace(budget, quotas=self.quotas.of_step(asked).quotas)
+        return replace(plan, ids_P=pool, budget=budget, domains_P=self.quotas.domains_P)
 
     def _check(self, rollouts: int, group: int) -> None:
-        """Raises unless the policy can keep the quotas with any batch."""
+        """Raises unless the policy can keep the quotas."""
         session, policy = self._session, self._session.policy
         asked = "quotas" if self.mixture is None else "mixture"
-        place = self.quotas.place
-        if session.options.bounds.candidates == 1:
+        if (candidates := session.options.bounds.candidates) != "all":
             raise UnsupportedError(
-                f"{asked} with candidates=1: a batch may hold no prompt of {next(iter(place))!r}. "
-                "Use candidates='all', or an integer of at least 2: the other candidates are then "
-                "drawn for the shares."
+                f"{asked} with candidates={candidates}: a batch may hold no prompt of "
+                f"{next(iter(self.quotas.place))!r}. Use candidates='all'."
             )
         if policy.needs.generate > 1:
             raise UnsupportedError(
@@ -131,55 +122,33 @@ class Domains(Part):
                 "ba.adaptive()."
             )
         self._checked = True
-        batches: list[list[Id]] = [[]]
-        if session.options.bounds.candidates != "all":  # the hardest: those of a single domain
-            inside: dict[Hashable, list[Id]] = {}
-            for name, domain in self.quotas.domain_of.items():
-                inside.setdefault(domain if domain in place else None, []).append(name)
-            batches = [ids[: max(1, rollouts // max(group, 1))] for ids in inside.values()]
-        for batch_P in batches:
-            budget = session.options.bounds.budget(rollouts, max(len(batch_P), 1), group)
-            plan = self.plan(Plan(batch_P, budget, batch_P, batch_P, rollouts, group))
-            step = policy.begin(plan.ids_P, plan.budget, None, plan.domains_P)
-            if step.in_rounds():
-                raise UnsupportedError(
-                    f"{asked}: {policy} decides in rounds, and each round may break the quotas. "
-                    "Use a policy that decides once a step, such as ba.adaptive()."
-                )
+        budget = session.options.bounds.budget(rollouts, len(self.quotas.pool), group)
+        plan = self.plan(Plan([], budget, [], rollouts, group))
+        if policy.begin(plan.ids_P, replace(plan.budget, quotas=None)).in_rounds():
+            raise UnsupportedError(
+                f"{asked}: {policy} decides in rounds, and each round may break the shares. "
+                "Use a policy that decides once a step, such as ba.adaptive()."
+            )
+        # It decides, and raises what no counts can keep.
+        policy.begin(plan.ids_P, plan.budget, None, plan.domains_P).in_rounds()
 
     def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
-        """Lets the mixture learn from a step.
-
-        Rollouts with a hint, without a score or of domains that the mixture does not know are left
-        out; the latter are counted in `mixture/unknown`, and logged once.
-        """
+        """Lets the mixture learn from a step, without rollouts that have a hint, no score or a
+        domain that it does not know."""
         if rollouts is None:
             return {}
         metrics, mixture = self.quotas.described(rollouts.ids_R), self.quotas.mixture
         if mixture is None:
             return metrics
-        place_R, domains = self.quotas.places_of(rollouts.ids_R), len(mixture.domains)
-        unknown = int((place_R == domains).sum())
-        if unknown and not self._session.quiet and not self._said:
-            self._said = True
-            logger.warning(
-                "mixture=%r: step %d has %d rollouts of prompts whose domain is not among %s, "
-                "such as %r. They get their share of the candidates, nothing is learned from "
-                "them, and budgetalloc/mixture/unknown counts them.",
-                mixture.mixture.rule,
-                rollouts.step,
-                unknown,
-                mixture.domains,
-                rollouts.ids_R[int(np.argmax(place_R == domains))],
-            )
-        rows = np.flatnonzero((place_R < domains) & ~np.isnan(rollouts.learned_R))
-        place_P = self.quotas.places_of(step.ids_P)
+        domains = len(mixture.domains)
+        place_P, place_R = (self.quotas.places_of(ids) for ids in (step.ids_P, rollouts.ids_R))
         estimator = step.policy.estimator
         belief_P, prior_P = estimator.belief(step.ids_P), Beta(*estimator.prior_of(step.ids_P))
         size_R = np.zeros(len(rollouts))
         if mixture.rule.needs_advantages:
             advantages_R = self._session.options.advantages(rollouts).values_R
             size_R = np.abs(np.nan_to_num(advantages_R))
+        rows = np.flatnonzero((place_R < domains) & ~np.isnan(rollouts.learned_R))
         mixture.rule.observe(
             Evidence.of(place_P, belief_P, prior_P, np.flatnonzero(place_P < domains)),
             Evidence.of(place_R, rollouts.belief_R, rollouts.prior, rows),
@@ -187,7 +156,7 @@ class Domains(Part):
             size_R[rows],
         )
         metrics |= mixture.described()
-        return metrics | ({"mixture/unknown": float(unknown)} if unknown else {})
+        return metrics
 
     def state_dict(self) -> dict[str, Any]:
         """What the mixture has learned, under the key "mixture"."""

@@ -1,6 +1,5 @@
-"""What rollouts cost: prices of tokens and of age, and prices learned from the seconds of steps."""
+"""What rollouts cost: prices of tokens, and prices learned from the seconds of steps."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import StateError, check_array, check_number
+from budgetalloc.errors import StateError, check_array
 
-__all__ = ["Price", "Seconds", "aged", "tokens"]
+__all__ = ["Price", "Seconds", "tokens"]
 
 Price = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 """(tokens of each prompt, expected tokens of its answers) -> (cost of the prompt, once a group;
@@ -29,36 +28,6 @@ def tokens(prompt_P: FloatArray, answer_P: FloatArray) -> tuple[FloatArray, Floa
     """The price of `cost="tokens"`: the prompt's tokens count once a group, those of an answer in
     each rollout."""
     return prompt_P, answer_P
-
-
-def aged(price: Price, tokens_per_step: float, keep: float) -> Price:
-    """A price for trainers in which long rollouts are older when they are trained on:
-    `cost=aged(tokens, 2000, 0.9)`.
-
-    A rollout that takes a optimizer steps is worth keep**a of a fresh one, so its cost is divided
-    by that. Its age follows from its expected length, which is learned per prompt.
-
-    Args:
-        price: The price of a fresh rollout.
-        tokens_per_step: Tokens of one rollout that are generated during an optimizer step,
-            positive.
-        keep: The share of its value that a rollout keeps at each optimizer step, above 0 and at
-            most 1.
-
-    >>> price = aged(tokens, tokens_per_step=1000, keep=0.9)
-    >>> once_P, each_P = price(np.array([100.0]), np.array([4000.0]))
-    >>> once_P.round(1), each_P.round(1)  # 4 steps old: worth 0.656 of a fresh rollout
-    (array([152.4]), array([6096.6]))
-    """
-    rate = check_number("tokens_per_step", tokens_per_step, 0, math.inf, without=(0, math.inf))
-    share = check_number("keep", keep, 0, 1, without=(0,))
-
-    def price_with_age(prompt_P: FloatArray, answer_P: FloatArray) -> tuple[FloatArray, FloatArray]:
-        worth_P = share ** (answer_P / rate)
-        once_P, each_P = price(prompt_P, answer_P)
-        return once_P / worth_P, each_P / worth_P
-
-    return price_with_age
 
 
 @dataclass(eq=False)

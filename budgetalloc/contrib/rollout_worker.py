@@ -81,17 +81,16 @@ class AdaptiveRolloutWorker:
             those that return None.
         rollouts_per_step: Rollouts of one step of the policy. Default: the rollouts of an optimizer
             step, `per_device_train_batch_size` x `gradient_accumulation_steps` x processes. For a
-            varying budget: a function of the policy's step and of the rollouts spent before it
-            (`budgetalloc.contrib.pacing`).
+            varying budget: a function of the policy's step and of the rollouts spent before it,
+            such as a `budgetalloc.contrib.pacing.Horizon`.
         ahead: Most rollouts in the queue and in unfinished steps when a step begins; 0 generates
             one step at a time, after the queue is empty. Default: as many as keep `max_staleness`
             (`most_ahead`). `AsyncGRPOConfig.queue_maxsize` is not used.
         parts, prompt_id, features, allow_dataset_change: As in `AdaptiveGRPOCallback`.
         ledger: A file to which every rollout is appended; its steps are those of the policy.
-        options: The fields of `budgetalloc.Options` by name. Quotas and a mixture need
-            `candidates="all"`; `candidates=k` are k times the step's rollouts divided by
-            `num_generations`, in a shuffled order that cycles through the dataset. `cost="seconds"`
-            counts the server's seconds, and generates one step at a time.
+        options: The fields of `budgetalloc.Options` by name. `candidates=k` are k times the step's
+            rollouts divided by `num_generations`, in a shuffled order that cycles through the
+            dataset. `cost="seconds"` counts the server's seconds, and generates one step at a time.
 
     Raises:
         UnsupportedError: tools or environments; a TRL before 1.16. InputError: a bad argument.
@@ -157,16 +156,12 @@ class AdaptiveRolloutWorker:
         self._last_progress, self._doing = 0.0, ""
 
     def _check_policy(self) -> None:
-        options, candidates = self.options, self.options.bounds.candidates
-        what = "quotas" if options.mixture is None else "mixture"
+        options = self.options
         refused = {
             f"{self.policy} has a plan: give the worker the rollouts of each step, "
             "rollouts_per_step=, and a policy without a plan.": self.policy.plan,
             f"cost={options.cost!r}: the worker's rollouts report no costs. Use cost='tokens', or "
             "GRPOTrainer with AdaptiveGRPOCallback.": isinstance(options.cost, Mapping),
-            f"{what} with candidates={candidates}: the worker's candidates cycle through the "
-            "dataset without regard to domains. Use candidates='all'.": options.domain is not None
-            and candidates != "all",
         }
         for text, applies in refused.items():
             if applies:

@@ -10,6 +10,7 @@ from budgetalloc.methods.a_star_po import a_star_po as a_star_po
 from budgetalloc.methods.adarft import adarft as adarft
 from budgetalloc.methods.aero import aero as aero
 from budgetalloc.methods.ar3po import ar3po as ar3po
+from budgetalloc.methods.bbg import bbg as bbg
 from budgetalloc.methods.bots import bots as bots
 from budgetalloc.methods.brorl import brorl as brorl
 from budgetalloc.methods.categories import dump as dump
@@ -44,6 +45,7 @@ from budgetalloc.methods.spo import spo as spo
 from budgetalloc.methods.spo import spo_pp as spo_pp
 from budgetalloc.methods.v05 import v05 as v05
 from budgetalloc.methods.vade import vade as vade
+from budgetalloc.methods.vigor import vigor as vigor
 from budgetalloc.methods.vip import vip as vip
 from budgetalloc.methods.which_rollouts import cppo as cppo
 from budgetalloc.methods.which_rollouts import d3s as d3s

@@ -14,7 +14,7 @@ from budgetalloc.methods.table import Between, Count, Share, method
 from budgetalloc.policies import Policy, View
 
 
-@method("which prompts", "paper's formulas", starves=True, of_rates=True)
+@method("which prompts", "released code", starves=True, of_rates=True)
 def adarft(
     *,
     group: Count = 8,

@@ -5,8 +5,11 @@ from typing import Annotated
 
 import numpy as np
 
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
 from budgetalloc.budget import IntArray, rollouts_alone
-from budgetalloc.methods.table import Between, Count, Positive, method, policy
+from budgetalloc.methods.offline import InitialSuccess
+from budgetalloc.methods.table import Between, Count, Positive, method
 from budgetalloc.policies import Policy, View
 from budgetalloc.policies.composition import spend, top
 from budgetalloc.solvers.proportional import proportional
@@ -18,25 +21,32 @@ def cures(
     group: Count = 8,
     fewest: Annotated[int, Between(1, "group")] = 4,
     temperature: Positive = 0.1,
+    first: Annotated[int, Between(0)] = 4,
     seed: int = 0,
 ) -> Policy:
     """CurES (arXiv 2510.01037): drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to
     sqrt(p(1-p)).
 
-    The released code begins with 4 rollouts of every prompt, samples almost uniformly, with a fixed
-    posterior, and gives nothing to a prompt without spread; here it keeps `fewest`, and a prompt
-    never seen counts as 1/2. The temperature is our default. p is the
+    As in the released code, the run begins with 4 rollouts of every prompt, which are not trained
+    on. That code then samples almost uniformly, by a posterior that stays fixed, and gives nothing
+    to a prompt without spread; here it keeps `fewest`. The temperature is our default. p is the
     posterior mean under Beta(1, 1) without forgetting.
 
     Args:
         group, fewest: Mean and fewest rollouts of a drawn prompt.
+        first: Rollouts of every prompt that the run begins with; without, one never seen counts as
+            1/2.
 
     >>> from budgetalloc import Budget
-    >>> policy = cures(seed=0)
+    >>> policy = cures(first=0, seed=0)
     >>> policy.observe(["half"] * 8 + ["easy"] * 8, [0, 1] * 4 + [1] * 8)
     >>> policy.allocate(["half", "easy"], Budget(rollouts=16, floor=0))
     array([10,  6])
     """
+    reference = InitialSuccess(first or None)
+
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        reference.learn(memory, seen)
 
     def decide(view: View) -> IntArray:
         mean_P = view.belief_P.mean
@@ -58,4 +68,6 @@ def cures(
         counts_P[chosen_P] = proportional(spread_P[chosen_P], None, budget)
         return counts_P
 
-    return policy(decide, prior=(1.0, 1.0), candidates="all")
+    return reference.policy(
+        decide, lambda view, seen: seen.mean_P, learn, prior=(1.0, 1.0), scale="group"
+    )

@@ -27,9 +27,9 @@ def depo(
     """DEPO (arXiv 2509.01321): the share alpha_0 - d e with the largest mean |A| of the last
     visits, and the share rho least visited.
 
-    Constants from the released code (txy77/DEPO@eb99f9a), but for rho, our default. Without its
-    entropy factor and filter, which need the trainer. e is the candidates' mean number of visits,
-    rounded down. A prompt never seen counts as the largest.
+    Constants from the released code (txy77/DEPO@eb99f9a), but for rho, our default: there the least
+    visited only fill the GPUs. Without its entropy factor and filter, which need the trainer. e is
+    the candidates' mean number of visits, rounded down. Prompts never seen are chosen besides.
 
     Args:
         window: s, visits to average over.
@@ -53,16 +53,15 @@ def depo(
         count_visits(memory, seen)
 
     def decide(view: View) -> IntArray:
-        visits_P, known_P = view.recall["visits"], np.minimum(view.recall["visits"], window)
-        total_P = view.recall["recent"].sum(axis=1)
-        explorable_P = np.where(known_P > 0, total_P / np.maximum(known_P, 1), np.inf)
-        share, prompts = max(alpha - decay * math.floor(visits_P.mean()), lowest), len(visits_P)
-        chosen_P = np.zeros(prompts, dtype=np.bool_)
-        best = np.argsort(-explorable_P, kind="stable")
-        chosen_P[best[: math.ceil(share * prompts - 1e-9)]] = True
-        rest = np.flatnonzero(~chosen_P)
-        rarest = rest[np.argsort(visits_P[rest], kind="stable")]
-        chosen_P[rarest[: math.ceil(replay * prompts - 1e-9)]] = True
+        visits_P, prompts = view.recall["visits"], len(view.ids_P)
+        explorable_P = view.recall["recent"].sum(axis=1) / np.clip(visits_P, 1, window)
+        share = max(alpha - decay * math.floor(visits_P.mean()), lowest)
+        seen = np.flatnonzero(visits_P)
+        best = seen[np.lexsort((visits_P[seen], -explorable_P[seen]))]
+        best, rest = np.split(best, [int(share * len(seen) + 1e-9)])
+        rarest = rest[np.lexsort((-explorable_P[rest], visits_P[rest]))]
+        chosen_P = visits_P == 0
+        chosen_P[np.r_[best, rarest[: math.ceil(replay * prompts - 1e-9)]]] = True
         return ranked(chosen_P + view.rng.random(prompts) + 1e-12, group, view)
 
     memory = Memory({"visits": 0.0, "recent": [0.0] * window}, learn)

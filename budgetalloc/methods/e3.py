@@ -62,9 +62,10 @@ def e3(
     """E3 (arXiv 2505.18573, Algorithm 1): G_min + (B - P G_min) k / sum of k, at most G_max; k the
     rank by cumulative mean reward.
 
-    The total is exact; a cold prompt gets the default share, where the code ranks it hardest after
-    the first epoch. The bounds widen by 2 an epoch, to 4 and 12; the algorithm and the code do not
-    clip shares at G_max. Graded success is ranked by its mean.
+    The total is exact. A cold prompt gets the default share, where the code ranks it easiest in the
+    first epoch and hardest after it; equal means share a rank, where the code ranks them in turn.
+    The bounds widen by 2 an epoch, to 4 and 12; the algorithm and the code do not clip shares at
+    G_max. Graded success is ranked by its mean.
 
     All prompts seen are ranked at the end of an epoch. The bounds are scaled to the budget's mean
     rollouts of a prompt. With `floor=0` a batch of budget / `group` prompts is drawn first.

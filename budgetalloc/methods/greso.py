@@ -25,9 +25,9 @@ def greso(
     """GRESO (arXiv 2506.02177): skipped with probability 1 - p_e^z after z visits in a row without
     variance.
 
-    The gate alone: the released code also discards groups without variance and generates on.
-    Constants from that code, which counts runs of easy and hard visits separately, by mean
-    rewards from 0.98 and up to 0.11, and changes p_e after the first epoch only.
+    The gate alone: the released code also discards groups without variance and generates on; for
+    that use `dapo`. Constants from that code, where a visit is easy from a mean reward of 0.98 on
+    and hard up to 0.11, and p_e changes after the first epoch only. z counts visits of one kind.
 
     Prompts that passed at their last visit have one p_e, prompts that failed another. After each
     step a p_e falls by `change` if its share of the step's groups (all passed, or all failed) is at
@@ -50,7 +50,8 @@ def greso(
         columns, numbers, many_P = memory.columns, memory.numbers, seen.n_P >= 2
         at = memory.rows(seen.ids_P)[many_P]
         equal, easy = ~seen.mixed_P[many_P], seen.mean_P[many_P] >= 0.5
-        columns["run"][at] = np.where(equal, columns["run"][at] + 1, 0)
+        longer = columns["run"][at] * (columns["easy"][at] == easy) + 1
+        columns["run"][at] = np.where(equal, longer, 0)
         columns["easy"][at] = equal & easy
         for kind, flat in (("easy", equal & easy), ("hard", equal & ~easy)):
             if at.size:

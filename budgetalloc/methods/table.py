@@ -54,11 +54,12 @@ SECTIONS: dict[Decides, str] = {
 Checked = Literal["ours", "released code", "paper's formulas", "a description"]
 MEANINGS: dict[Checked, str] = {
     "ours": "budgetalloc's own rule; no published method to compare it with.",
-    "released code": "compared with the code that the authors released; the docstring names the "
+    "released code": "compared with the code that the authors released, where possible by figures "
+    "that their functions gave (`tests/methods/test_released.py`); the docstring names the "
     "differences.",
     "paper's formulas": "follows the formulas that the paper prints; no code was compared.",
-    "a description": "follows an abstract, a figure or a summary by others; a formula or a "
-    "constant may be guessed.",
+    "a description": "follows an abstract, a figure or a summary by others, compared with no code; "
+    "a formula or a constant may be guessed.",
 }
 """What a method was checked against, the most reliable first."""
 

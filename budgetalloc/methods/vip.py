@@ -11,39 +11,31 @@ from budgetalloc.methods.table import Count, method, policy
 from budgetalloc.policies import Policy
 from budgetalloc.values import Value
 
-Form = Literal["neyman", "dr_grpo", "rloo"]
+Form = Literal["rloo", "dr_grpo"]
 
 # Offsets that make value(0) = 0 and give opening a group a gain. They matter only if a budget in
 # tokens or with quotas chooses prompts: a constant per group does not move rollouts between groups.
-_START = {"neyman": 1.0, "dr_grpo": 0.5, "rloo": 2.0}
-_NEEDS = {
-    "neyman": {},
-    "dr_grpo": {"scale": "none"},
-    "rloo": {"baseline": "loo", "scale": "none"},
-}
+_START = {"rloo": 2.0, "dr_grpo": 0.5}
 
 
 def gradient_variance(counts_N: ArrayLike, form: Form) -> FloatArray:
     """The variance of one prompt's gradient estimate from n >= 2 rollouts, in units of p(1-p) and
     of the squared norm.
 
-    The estimate is the mean over the group of advantage times score (the gradient of log pi). The
-    score has mean zero and is assumed independent of the reward, so that the variance is E[A^2] /
-    n. "neyman" has A = r - p with p known. "dr_grpo" has the group's mean as baseline and no scale;
-    it is convex from n = 3 only. "rloo" has the mean of the others.
+    The score (the gradient of log pi) has mean zero and is assumed independent of the reward. The
+    baseline is the mean of the others ("rloo"), or the group's mean without a scale ("dr_grpo"),
+    which is convex from n = 3 only.
 
     >>> gradient_variance([2, 3, 4, 8], "dr_grpo").round(4)
     array([0.25  , 0.2222, 0.1875, 0.1094])
     """
     n = np.asarray(counts_N, dtype=np.float64)
-    if form == "neyman":
-        return np.asarray(1.0 / n)
-    return np.asarray((n - 1.0) / n**2 if form == "dr_grpo" else 1.0 / (n - 1.0))
+    return np.asarray(1.0 / (n - 1.0) if form == "rloo" else (n - 1.0) / n**2)
 
 
 def variance_reduction(form: Form) -> Value:
     """The value whose maximum minimises the sum of `gradient_variance` times E[p(1-p)]; 0 for n of
-    0 and 1. With "neyman" it is `budgetalloc.variance`."""
+    0 and 1."""
 
     def value(belief: Belief, counts_N: ArrayLike) -> FloatArray:
         counts = np.asarray(counts_N)
@@ -54,25 +46,27 @@ def variance_reduction(form: Form) -> Value:
     return value
 
 
-@method("across prompts", "paper's formulas")
+@method("across prompts", "released code")
 def vip(
     *,
-    form: Form = "neyman",
+    form: Form = "rloo",
     group: Count = 8,
     prior: tuple[float, float] = (0.5, 0.5),
     discount: float = 0.9,
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """VIP (arXiv 2602.01601): minimise the sum of E[p(1-p)] / n.
+    """VIP (arXiv 2602.01601, Propositions 4.2 and 4.3): minimise the sum of p(1-p) / (n - 1), or of
+    p(1-p) (n - 1) / n^2.
 
-    The belief replaces the paper's Gaussian process over prompt embeddings. The forms dr_grpo and
-    rloo are the paper's (propositions 4.2 and 4.3); the default, neyman, is ours. floor=0 draws a
-    batch first, as in `gvm`.
+    The belief replaces the paper's Gaussian process over prompt embeddings. The released code
+    (HieuNT91/VIP@0c17c79) adds a bonus of n log(1/p) / 1400 for hard prompts, which the paper does
+    not have; here it is left out. Counts are at least 4 there. floor=0 draws a batch first, as in
+    `gvm`.
 
     Args:
-        form: sum of 1 / n ("neyman"), (n-1) / n^2 ("dr_grpo") or 1 / (n-1) ("rloo"). Counts are
-            exact where it is convex ("dr_grpo": from 3), else on the concave hull.
+        form: 1 / (n-1) ("rloo", Proposition 4.3) or (n-1) / n^2 ("dr_grpo", Proposition 4.2, exact
+            from 3 rollouts a prompt). The step's advantages follow it.
 
     >>> from budgetalloc import Budget
     >>> policy, budget = vip(seed=0), Budget(rollouts=24)
@@ -81,4 +75,7 @@ def vip(
     array([11,  5,  8])
     """
     decide = on_drawn_batch(lambda view: variance_reduction(form), group)
-    return policy(decide, prior=prior, discount=discount, idle=idle, **_NEEDS[form])
+    baseline = "loo" if form == "rloo" else "group"
+    return policy(
+        decide, prior=prior, discount=discount, idle=idle, baseline=baseline, scale="none"
+    )

@@ -1,5 +1,6 @@
 """Independent runs in several processes, by joblib, or on a Ray cluster."""
 
+import os
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
@@ -75,7 +76,7 @@ def in_parallel(
         yield from _on_ray(run, given, runs, ordered)
         return
     joblib = imported("joblib", f"workers={workers}", "logs", " Or give workers=1.")
-    todo = (joblib.delayed(run)(given, at) for at in range(runs))
+    todo = (joblib.delayed(_in_folder)(os.getcwd(), run, given, at) for at in range(runs))
     # All are dispatched at once: joblib can deadlock when two callers dispatch from threads.
     pool = joblib.Parallel(
         min(workers, runs),
@@ -93,6 +94,12 @@ def in_parallel(
             # joblib warns that it ends runs, which a caller that stops wants
             warnings.simplefilter("ignore")
             results.close()
+
+
+def _in_folder(folder: str, run: Callable[[Any, int], Result], given: Any, at: int) -> Result:
+    """A run in the caller's folder: joblib's processes may have been started in another."""
+    os.chdir(folder)
+    return run(given, at)
 
 
 def _on_ray(

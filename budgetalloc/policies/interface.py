@@ -34,7 +34,6 @@ __all__ = [
     "Rounds",
     "View",
     "budget_of_groups",
-    "drawn_others",
 ]
 
 # prompts of a large pool that a decision sees, at least, and for each rollout
@@ -115,6 +114,16 @@ class View:
         prior: Pseudo-successes and pseudo-failures that each belief contains.
         prompt_costs_P: Additional cost of each prompt, once a group; None is 0.
         left_out: Prompts of the pool that the decision does not see (`Needs.part`).
+
+    >>> import budgetalloc as ba
+    >>> def decide(view):
+    ...     print(list(view.ids_P), view.belief_P.mean, view.cold_P, view.budget.rollouts)
+    ...     return np.array([4, 4])
+    >>> policy = ba.Policy("halves", decide, ba.BetaEstimator())
+    >>> policy.observe(["a"], [1.0])
+    >>> policy.allocate(["a", "b"], ba.Budget(rollouts=8))
+    ['b', 'a'] [0.5  0.75] [ True False] 8
+    array([4, 4])
     """
 
     belief_P: Beta
@@ -154,7 +163,7 @@ class View:
 @dataclass(frozen=True, eq=False)
 class Hinted:
     """Counts of rollouts to generate with the user's hint; a decision in rounds yields this instead
-    of plain counts."""
+    of plain counts, such as `yield Hinted(np.array([0, 4]))`."""
 
     counts_P: IntArray
 
@@ -292,18 +301,10 @@ class Bounds:
         if not more:
             return own
         pool = Pool.of(pool_P, "pool_P")
-        return own + list(pool.take(drawn_others(own, pool, seed, step)[:more]))
-
-
-def drawn_others(batch_P: Sequence[Id], pool: Pool, seed: int, step: int) -> IntArray:
-    """Indices in the pool of the prompts that are not in the batch, in random order.
-
-    >>> drawn_others(["a", "b"], Pool(["a", "b", "c", "d", "e"]), seed=0, step=0)
-    array([4, 3, 2])
-    """
-    own_K = pool.find(batch_P, "batch_P")
-    others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
-    return others_K[np.random.default_rng([seed, step, 2]).permutation(len(others_K))]
+        own_K = pool.find(own, "batch_P")
+        others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
+        order_K = np.random.default_rng([seed, step, 2]).permutation(len(others_K))
+        return own + list(pool.take(others_K[order_K[:more]]))
 
 
 def budget_of_groups(size: int, budget: Budget) -> Budget:

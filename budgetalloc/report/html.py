@@ -37,6 +37,12 @@ def as_html(report: Report) -> str:
 
     Raises:
         UnsupportedError: jinja2 or matplotlib is not installed.
+
+    >>> import budgetalloc as ba
+    >>> log = ba.testing.log_of(ba.testing.three_kinds(), steps=6)
+    >>> page = as_html(ba.report.report(log, policies=()))
+    >>> page.count("<h2"), page.count("<img")
+    (5, 5)
     """
     time, rows = report.over_time(_POINTS), report.policies or []
     kinds = list(report.kinds)

@@ -10,10 +10,10 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.methods.table import method_of
 from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
+from budgetalloc.training.policy_like import policy_of
 
 __all__ = ["LIMITS", "POLICIES", "replay", "success_of", "unit_rewards"]
 
@@ -110,9 +110,8 @@ def replay(
     if steps is None:
         most = _ANSWERS // (len(set(policies)) * max(len(seeds), 1) * rollouts)
         steps = max(min(world.rollouts // rollouts, max(most, 2)), 1)
-    builders = {name: method_of(name).build for name in policies}
     run = comparisons(
-        builders,
+        {name: name for name in policies},
         world,
         rollouts,
         steps=steps,
@@ -121,10 +120,7 @@ def replay(
         workers=workers,
         progress=progress,
     )
-    rows = [
-        row | {"min_group": builders[row["policy"]](seed=0).needs.min_group}
-        for row in summarise(run)
-    ]
+    rows = [row | {"min_group": policy_of(row["policy"]).needs.min_group} for row in summarise(run)]
     return {
         "policies": rows,
         "replay_steps": steps,

@@ -13,10 +13,10 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import EQUAL, KINDS, WITHOUT_GRADIENT, check_range, group_kinds
 from budgetalloc.errors import BudgetallocError, InputError, imported
 from budgetalloc.logs.ledger import Ledger, read_log
-from budgetalloc.methods.table import method_of
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.report.replays import LIMITS, POLICIES, replay, success_of, unit_rewards
+from budgetalloc.training.policy_like import policy_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +150,7 @@ class Report:
             concerns.append(
                 f"{self.missing_steps:,} of {self.run_steps:,} steps, which are missing"
             )
-        if 2 * self.share_wasted > 1:
+        if 2 * self.share_wasted > 1 and not self.share_single:
             concerns.append(f"{100 * self.share_wasted:.1f} % of the rollouts without a gradient")
         if self.predictable and self.explained < 0:
             concerns.append("success, which is predicted worse than by a constant")
@@ -202,7 +202,8 @@ def report(
 
     Args:
         source: A `Ledger`, or a path to any log that `Ledger.read` knows.
-        policies: Names of methods to replay on the log; the others are compared with the first.
+        policies: Names to replay on the log, of methods or of a function in your file
+            ("mine.py:thirds"); the others are compared with the first.
             Empty: no replay.
         seeds: Seeds of the replays.
         steps: Steps of each replay, at least 1. Left out: as many as the log can answer, or fewer
@@ -227,7 +228,7 @@ def report(
     'Look at 75.0 % of the rollouts without a gradient.'
     """
     for policy in policies:
-        method_of(policy)  # raises for an unknown name before the log is read
+        policy_of(policy)  # raises for an unknown name before the log is read
     ledger = source if isinstance(source, Ledger) else read_log(source, **reading)
     given = None if reward_range is None else check_range(reward_range)
     notes, doubts = dict(ledger.notes), list(ledger.notes.doubts)
@@ -430,6 +431,12 @@ def as_json(report: Report, indent: int | None = 1) -> str:
     Keys: `version` (3), `verdict` (healthy, or what to look at), the fields of `Report` without its
     frames, `success_belief` (what predicted rollouts without a logged prediction), `over_time` (the
     figures of 100 runs of steps) and `limits` (what a replay cannot show).
+
+    >>> import budgetalloc as ba
+    >>> log = ba.testing.log_of(ba.testing.three_kinds(), steps=6)
+    >>> seen = json.loads(as_json(report(log, policies=())))
+    >>> seen["rollouts"], round(seen["share_wasted"], 3)
+    (384, 0.667)
     """
     frames = ("by_step", "by_prompt")
     figures = {

@@ -93,6 +93,12 @@ def headline(run: Report) -> str:
     text += f"{', '.join(parts)}."
     if not parts:
         text = "No group has equal rewards: no rollout was wasted under a group baseline."
+    elif run.share_single:
+        text = (
+            f"{percent(run.share_single)} of the rollouts were single, which a group baseline "
+            f"cannot use, and {percent(run.share_wasted)} in groups of equal rewards. Both have a "
+            f"gradient under a baseline from earlier steps, as adaptive() has."
+        )
     if run.share_single == 1:
         text = "Every rollout was a single rollout: there is no group whose rewards could be equal."
     if NO_STEPS in run.doubts:
@@ -286,6 +292,11 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         width: Characters of the longest line, at least 80.
         unicode: Whether bars are made of block characters; None: if the terminal's encoding has
             them.
+
+    >>> import budgetalloc as ba
+    >>> log = ba.testing.log_of(ba.testing.three_kinds(), steps=6)
+    >>> print(as_text(ba.report.report(log, policies=())).splitlines()[0])
+    Look at 66.7 % of the rollouts without a gradient.
     """
     run, width = report, max(width, 80)
     unicode = _shows_bars() if unicode is None else unicode

@@ -7,7 +7,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import InputError, UnsupportedError, check_array, shown
 
-__all__ = ["apportioned", "clipped_shares", "in_quanta", "largest_remainder", "proportional"]
+__all__ = ["clipped_shares", "in_quanta", "largest_remainder", "proportional"]
 
 
 def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
@@ -118,22 +118,3 @@ def in_quanta(
     sizes = (budget.rollouts, budget.smallest_group, budget.largest_group)
     total, low, high = (size // budget.quantum for size in sizes)
     return weights, total, low, high
-
-
-def apportioned(wanted_D: FloatArray, low_D: IntArray, high_D: IntArray, total: int) -> IntArray:
-    """Integers near `wanted_D`, from low to high, that add up to `total` or as near to it as the
-    bounds allow.
-
-    >>> apportioned(np.array([2.6, -1.0, 3.4]), np.array([0, 0, 0]), np.array([9, 9, 3]),
-    ...     5).tolist()
-    [2, 0, 3]
-    """
-    low_D = np.minimum(low_D, high_D)
-    counts_D: IntArray = np.clip(np.floor(wanted_D).astype(np.int64), low_D, high_D)
-    while left := total - int(counts_D.sum()):
-        sign = 1 if left > 0 else -1
-        room = counts_D < high_D if left > 0 else counts_D > low_D
-        if not room.any():
-            break
-        counts_D[int(np.argmax(np.where(room, sign * (wanted_D - counts_D), -np.inf)))] += sign
-    return counts_D

@@ -75,7 +75,13 @@ def _play(step: Step, reward: Callable[[IntArray], FloatArray]) -> IntArray:
 
 
 def trained(build: Build, seed: int = 0, steps: int = 8) -> Policy:
-    """A policy with a short history of some of `IDS`. The last four stay cold."""
+    """A policy with a short history of some of `IDS`. The last four stay cold.
+
+    >>> import budgetalloc as ba
+    >>> policy = trained(ba.knapsack)
+    >>> policy.belief(IDS[::6]).mean.round(2), policy.cold(IDS[-4:])
+    (array([0.1 , 0.29, 0.5 , 0.7 ]), array([ True,  True,  True,  True]))
+    """
     policy, rng = build(seed=seed), np.random.default_rng([seed, 1])
     for _ in range(steps):
         at_V = rng.choice(len(IDS) - 4, 6, replace=False)
@@ -284,7 +290,14 @@ def _rewards(
 
 def starves_no_prompt(build: Build, prompts: int = 40, steps: int = 1500) -> None:
     """With `floor=0`, every prompt gets rollouts in the last two thirds of a run, whatever its
-    rate."""
+    rate. Beliefs that fade (`idle`) see to that.
+
+    >>> import budgetalloc as ba
+    >>> starves_no_prompt(ba.knapsack, prompts=12, steps=90)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: knapsack(...): [0, 1, 11] got no rollouts in 60 steps
+    >>> starves_no_prompt(lambda seed: ba.knapsack(idle=0.98, seed=seed), prompts=12, steps=90)
+    """
     policy, rng = build(seed=0), np.random.default_rng(0)
     sampled_P, budget = np.zeros(prompts, np.int64), Budget(64, floor=0, cap=32, min_group=2)
     for at in range(steps):
@@ -296,7 +309,13 @@ def starves_no_prompt(build: Build, prompts: int = 40, steps: int = 1500) -> Non
 
 
 def same_state(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two `state_dict()`s are equal to the bit."""
+    """Whether two `state_dict()`s are equal to the bit.
+
+    >>> import budgetalloc as ba
+    >>> one, other = trained(ba.knapsack), trained(ba.knapsack, seed=1)
+    >>> [same_state(one.state_dict(), policy.state_dict()) for policy in (one, other)]
+    [True, False]
+    """
     return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
 
 

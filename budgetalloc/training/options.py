@@ -67,8 +67,8 @@ class Options:
         hint: With TRL, for `methods.on_all_fail`: a function from a dataset row to the row with a
             hint in its prompt. Rollouts with a hint belong to their prompt's group, are trained on
             with the hint, and are logged as "ID (hinted)".
-        buffer: With TRL, a store of `budgetalloc.contrib.stored_responses`, whose responses of
-            earlier optimizer steps replace rows without signal.
+        buffer: With TRL, a `budgetalloc.contrib.stored_responses.CorrectResponseBuffer`: where all
+            responses of a prompt fail, a correct one of an earlier step stands for one of them.
         domain: The dataset column that names the domain of a prompt, or in a loop of your own a
             mapping from ids to domains; for `quotas` and `mixture`.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as
@@ -168,8 +168,6 @@ class Options:
         )
         check_choice("scale", options.scale, get_args(Scale))
         check_choice("metrics", options.metrics, ("main", "all"))
-        # A buffer selects rows without signal, for which TRL's float32 advantages may not be
-        # exactly 0.
         unchanged = (options.scale, options.weight) == (trainer_scale, "rollout")
         kept = options.keep_batch and options.buffer is None and unchanged
         if options.baseline is None:
@@ -181,8 +179,8 @@ class Options:
         _ = self.bounds  # raises if one of the sizes is out of range
         if self.buffer is not None and self.scale == "whiten_tokens":
             raise InputError(
-                "buffer= with scale='whiten_tokens': the tokens of stored responses are not "
-                "counted. Use 'whiten'.",
+                "buffer= with scale='whiten_tokens': replaced responses are not trained on, and "
+                "their tokens would count. Use 'whiten'.",
                 argument="buffer",
             )
         if self.baseline == "policy" and self.needs.baseline != "policy":
@@ -233,7 +231,7 @@ class Options:
             values = [getattr(self, name) for name in names]
             if any(value is not None for value in values):
                 made.append(getattr(import_module(module), part)(*values))
-        return made
+        return made if self.buffer is None else [*made, self.buffer]
 
     def scoring(self, names: Sequence[str], weights: Sequence[float], quiet: bool) -> Scoring:
         """The scoring of these reward functions."""

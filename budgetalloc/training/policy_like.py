@@ -1,6 +1,9 @@
-"""A policy from what an argument may be: a policy, the name of a method, or a function."""
+"""A policy from what an argument may be: a policy, a name, or a function."""
 
+import pkgutil
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import InputError, shown
@@ -9,21 +12,22 @@ from budgetalloc.policies.policy import Policy
 __all__ = ["PolicyLike", "policy_of"]
 
 PolicyLike = Policy | str | Callable[..., Policy]
-"""A policy, the name of a method, or a function that builds a policy."""
+"""A policy, a function that builds one, or the name of such a function: of a method, of your file
+("mine.py:thirds") or of a module ("package.module.thirds")."""
 
 
 def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Policy:
-    """The policy that an argument specifies: a policy, the name of a method, or a function that
-    builds a policy.
+    """The policy that an argument specifies: a policy, a function that builds one, or its name.
 
     Args:
-        given: Such as `ba.adaptive()`, "adaptive" or `ba.adaptive`. A policy is returned as it is.
+        given: Such as `ba.adaptive()`, `ba.adaptive`, "adaptive" or "mine.py:thirds". A policy is
+            returned as it is. A file is run for each policy.
         name: The argument's name, for errors.
         settings: Arguments of the method or of the function, such as `seed=`.
 
     Raises:
-        InputError: an unknown name, a function that does not return a policy, or a value of another
-            type.
+        InputError: an unknown name, a file or module that cannot be loaded, a function that does
+            not return a policy, or a value of another type.
 
     >>> import budgetalloc as ba
     >>> policy_of("adaptive"), policy_of(ba.adaptive, seed=3)
@@ -31,7 +35,10 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
     """
     if isinstance(given, Policy):
         return given
-    if isinstance(given, str):
+    build: Any = given
+    if isinstance(given, str) and (":" in given or "." in given):
+        build = _own_function(given, name)
+    elif isinstance(given, str):
         from budgetalloc.methods.table import method_of  # loads all methods
 
         row = method_of(given)
@@ -50,12 +57,12 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
         "give a policy such as ba.adaptive(), a name such as 'adaptive', or a function that builds "
         "a policy"
     )
-    if not callable(given):
+    if not callable(build):
         raise InputError(
-            f"{name}={shown(given)} is of type {type(given).__name__}: {use}.", argument=name
+            f"{name}={shown(given)} is of type {type(build).__name__}: {use}.", argument=name
         )
     try:
-        built: object = given(**settings)
+        built: object = build(**settings)
     except TypeError as error:
         raise InputError(
             f"{name}={shown(given)} was called and raised TypeError, {error}: {use}.", argument=name
@@ -66,3 +73,28 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
             argument=name,
         )
     return built
+
+
+def _own_function(given: str, name: str) -> Callable[..., Policy]:
+    """The function of the user's file ("mine.py:thirds") or module ("package.module.thirds")."""
+    file, _, function = given.rpartition(":")
+    if file and not Path(file).is_file():
+        raise InputError(f"{name}={given!r}: there is no file {file}.", argument=name)
+    try:
+        own = runpy.run_path(file).get(function) if file else pkgutil.resolve_name(given)
+    except Exception as error:  # whatever the user's code raises
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(
+            f"{name}={given!r} cannot be loaded, {said}: write file.py:function, such as "
+            "mine.py:thirds.",
+            argument=name,
+        ) from error
+    if own is None:
+        raise InputError(f"{name}={given!r}: {file} has no {function}.", argument=name)
+    if isinstance(own, Policy):  # it would keep its seed and what it has learned
+        raise InputError(
+            f"{name}={given!r} is a policy: name a function that builds it, such as "
+            "`def thirds(*, seed=0): return ba.knapsack(seed=seed)`.",
+            argument=name,
+        )
+    return own  # type: ignore[no-any-return]

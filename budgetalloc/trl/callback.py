@@ -127,8 +127,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check = self._check_as_if_attached
         host = Host(self.prompts, (rollouts,), group, check, measures_seconds=True)
         self.session.attach(host)
-        buffer = self.options.buffer
-        self.reuse = None if buffer is None else buffer.reuse(trainer)
         self.trackers = (
             None if self._unobserved else Trackers.of(trainer, self.policy, self.prompts.texts)
         )
@@ -137,9 +135,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.ledger_path = ledger
         # what these read of the dataset does not follow it
         self._named_dataset = features is not None or parts or self.options.domain is not None
-        self._learned = PolicyState(
-            trainer, self.session, self.prompts, self.reuse, allow_dataset_change
-        )
+        self._learned = PolicyState(trainer, self.session, self.prompts, allow_dataset_change)
         self.batch: Rollouts | None = None
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
@@ -228,8 +224,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if unaligned := unaligned_saves(trainer):
             logger.warning("%s", unaligned)
         restore_order(trainer, train_dataloader)
-        if self.reuse is not None:
-            self.reuse.check_clock(state.global_step)
         self._begun = state.global_step, self.policy.estimator.step
         for part in self.session.parts:
             part.start()
@@ -254,7 +248,6 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             session=session,
             prompts=self.prompts,
             generate=generate,
-            reuse=self.reuse,
             blocks=BlockRewards(trainer.num_generations) if speaks else None,
         )
 

@@ -14,7 +14,6 @@ import torch
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from budgetalloc.beliefs.state import unchanged_on_error
 from budgetalloc.errors import StateError
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.prompts import Prompts
@@ -41,24 +40,16 @@ class PolicyState:
     trainer: Any
     session: Session
     prompts: Prompts
-    reuse: Any
     allow_dataset_change: bool
 
     def save(self, folder: Path) -> None:
-        """Writes all parts into a checkpoint's folder."""
+        """Writes the session's state into a checkpoint's folder."""
         save_beliefs(folder, self.session, self.prompts, self.trainer.state.global_step)
-        if self.reuse is not None:
-            self.reuse.save(folder)
 
     def load(self, checkpoint: Path) -> None:
-        """Restores the parts that the checkpoint has; raises `StateError`, and changes nothing, if
-        one does not fit."""
-        step = step_of(checkpoint)
-        parts = [] if self.reuse is None else [self.reuse.buffer]
-        with unchanged_on_error(*parts):
-            if self.reuse is not None and not self.reuse.load(checkpoint):
-                logger.warning("%s has no state of a buffer: the buffer starts empty.", checkpoint)
-            load_beliefs(checkpoint, self.session, self.prompts, self.allow_dataset_change, step)
+        """Restores it; raises `StateError`, and changes nothing, if it does not fit."""
+        step, allowed = step_of(checkpoint), self.allow_dataset_change
+        load_beliefs(checkpoint, self.session, self.prompts, allowed, step)
 
 
 def with_save(
@@ -115,6 +106,14 @@ def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     `trainer.train(resume_from_checkpoint=last_checkpoint(output_dir))` starts a run, or resumes it
     after a kill. With the callback, `resume_from_checkpoint=True` does the same. transformers alone
     takes the newest folder, even if it is incomplete.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     for step in (50, 100):  # a kill left the second without its last file
+    ...         (folder := Path(run) / f"checkpoint-{step}").mkdir()
+    ...     _ = (Path(run) / "checkpoint-50" / "trainer_state.json").write_text("{}")
+    ...     print(Path(last_checkpoint(run)).name)
+    checkpoint-50
     """
     for folder in _folders(output_dir):
         try:

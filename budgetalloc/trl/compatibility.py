@@ -3,6 +3,7 @@ that would give wrong results."""
 
 import logging
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +42,6 @@ SEAM = (
     "_save_checkpoint",
     "_get_output_dir",
     "_load_optimizer_and_scheduler",
-    "_get_per_token_logps_and_entropies",
     "_metrics",
     "_logs",
     "_tokenizer",
@@ -68,7 +68,12 @@ _REFUSED = {
     "OnlineDPOTrainer": "OnlineDPOTrainer learns from pairs, always two rollouts a prompt. Use "
     "GRPOTrainer.",
     "A2POTrainer": "A2POTrainer learns from one completion per prompt. Use GRPOTrainer.",
+    "UnslothGRPOTrainer": "Unsloth replaces trl.GRPOTrainer by a class of its own when it is "
+    "imported. Import unsloth before budgetalloc.trl.",
 }
+
+# Options of Unsloth 2026.10.9 that weigh rollouts by their place, num_generations in a row.
+_BY_PLACE = ("UNSLOTH_GRPO_ZERO_VARIANCE_EXCLUDE", "UNSLOTH_GRPO_LOSS_AGGREGATION")
 
 
 def _class_names(thing: Any) -> list[str]:
@@ -191,6 +196,13 @@ def _refusals(
             "plan; or use AsyncGRPOTrainer with AdaptiveRolloutWorker(rollouts_per_step=), or "
             "verl, whose steps may have different sizes."
         )
+    of_unsloth = "UnslothGRPOTrainer" in _class_names(trainer) and not options.keep_batch
+    for name in _BY_PLACE if of_unsloth else ():
+        if os.environ.get(name, "0") not in ("", "0"):
+            yield UnsupportedError(
+                f"{name}={os.environ[name]!r}: Unsloth then weighs rollouts by groups of "
+                "num_generations rows, which are not the policy's groups. Unset it."
+            )
     if times > 1 and policy.keep is None:
         yield InputError(
             f"{policy} generates up to {times} times as many rollouts as the trainer trains on, "
@@ -199,11 +211,13 @@ def _refusals(
             "generate=1."
         )
     if options.buffer is not None:
-        if not hasattr(options.buffer, "reuse"):
-            yield InputError(
-                "buffer", "pass a SelectiveSampleBuffer or a CorrectResponseBuffer.", options.buffer
+        if not hasattr(options.buffer, "substitute"):
+            yield InputError("buffer", "pass a CorrectResponseBuffer.", options.buffer)
+        if (processes := trainer.accelerator.num_processes) > 1:
+            yield UnsupportedError(
+                f"buffer= does not work with {processes} processes, of which each has a share of "
+                "the rows. Use one process, or no buffer."
             )
-        yield from options.buffer.refusals(trainer)
     if candidates != 1 and not prompts.indexable:
         yield UnsupportedError(
             f"candidates={candidates!r} chooses rows of the train dataset, which is not possible "

@@ -70,7 +70,6 @@ class Training:
     prompts: Prompts
     # TRL's `_generate_and_score_completions` when training began
     generate: Callable[[Rows], dict[str, Any]]
-    reuse: Any  # of stored responses, `contrib.stored_responses.Reuse`; or None
     blocks: BlockRewards | None = None  # where rows are chosen, and warnings are logged
 
 
@@ -450,7 +449,7 @@ def batch_to_train_on(
     The batches have `total` rows in all, and are made of TRL's batches of the rounds, which have
     these sizes.
     """
-    policy, options, reuse = training.session.policy, training.session.options, training.reuse
+    policy, options = training.session.policy, training.session.options
     trainer, accelerator = training.trainer, training.trainer.accelerator
     pad_token_id = trainer._tokenizer.pad_token_id
     # If rows are reordered, every process builds the whole batch and takes its share at the end.
@@ -462,18 +461,22 @@ def batch_to_train_on(
     )
     # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts
     # only.
-    swap = None if reuse is None else reuse.substitute(output, batch)
-    trained_R = batch.rewards_R if swap is None else swap.rewards_R
+    replaced, trained_R = np.zeros(0, dtype=np.int64), batch.rewards_R
+    if options.buffer is not None:  # `contrib.stored_responses`
+        replaced, trained_R = options.buffer.substitute(
+            batch.ids_R, batch.rewards_R, batch.success_R, batch.step
+        )
     if "branch_ids" in output:
         _put_branch_advantages(training, batch, output)
     elif options.baseline is not None:
         advantages_R = options.advantages(batch, trained_R).values_R
-        fresh_R = advantages_R.copy()
-        if swap is not None:
-            fresh_R[swap.rows] = 0.0  # these wrong responses are not trained on
-        put_advantages(trainer, output, fresh_R)
-        if reuse is not None and swap is not None:
-            output = reuse.put_back(output, swap, advantages_R)
+        if len(replaced):  # these wrong responses are not trained on
+            advantages_R = advantages_R.copy()
+            advantages_R[replaced] = 0.0
+            mask = output["completion_mask"].clone()
+            mask[torch.as_tensor(replaced, device=mask.device)] = 0
+            output |= {"completion_mask": mask, "num_items_in_batch": mask.sum()}
+        put_advantages(trainer, output, advantages_R)
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:
         kept_R = from_rank_0(
@@ -486,11 +489,9 @@ def batch_to_train_on(
         output = select_rows(output, kept_R)
     if shared:
         output = process_share(output, accelerator.process_index, accelerator.num_processes)
-    if reuse is not None:
-        output = reuse.refill(output, batch, kept_R)
     if output["advantages"].dim() == 2:  # by branch, in one process
         everyones = _mean_over_tokens(output["advantages"], output["completion_mask"]).cpu()
-    elif options.baseline is None or reuse is not None:
+    elif options.baseline is None:
         everyones = accelerator.gather(output["advantages"]).cpu()
     else:  # every process computed them: an exchange would wait
         everyones = torch.as_tensor(advantages_R[kept_R], dtype=output["advantages"].dtype)

@@ -1,6 +1,5 @@
 """The node `budgetalloc` of verl's configuration, as a policy and its options."""
 
-import importlib
 import logging
 import math
 from collections.abc import Iterator, Mapping
@@ -166,13 +165,12 @@ def _paced(policy: Policy, pacing: Any) -> Policy:
         return policy
     check_type("budgetalloc.pacing", pacing, Mapping, "a mapping, as in configs/paced.yaml")
     with _about("budgetalloc.pacing: "):
-        return replace(policy, plan=pacing_plan(pacing)[1])
+        return replace(policy, plan=pacing_plan(pacing))
 
 
 def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     """The policy of this name, or of a mapping with `name` and the arguments of its function, of
-    which `policy` may be another policy. A name with dots is imported. Errors name the setting
-    `name`.
+    which `policy` may be another policy. Errors name the setting `name`.
 
     >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
     3
@@ -187,13 +185,4 @@ def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
     options = {key: value for key, value in asked.items() if key != "name"}
     if "policy" in options:
         options["policy"] = build(options["policy"], f"{name}.policy")
-    module, _, function = asked["name"].rpartition(".")
-    if not module:
-        return policy_of(function, name, **options)
-    try:
-        own = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise InputError(
-            f"{name}={asked['name']!r} cannot be imported: {error}.", argument=name
-        ) from error
-    return policy_of(own, name, **options)
+    return policy_of(asked["name"], name, **options)

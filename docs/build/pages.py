@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("integrations", "benchmarks", "notebooks")
 PAGES = ("METHODS.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"{room}/**/*.md" for room in ROOMS))
 FILES = ("integrations/**/*.py", "configs/*.yaml", "LICENSE")
-WIDE = ("METHODS.md", "evidence.md", "benchmarks/learning/README.md")  # wide tables in place of contents
+WIDE = (
+    "METHODS.md",
+    "evidence.md",
+    "benchmarks/learning/README.md",
+    "benchmarks/scale/README.md",
+)  # wide tables in place of contents
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _SHOWN = ("image/png", "text/plain")  # kinds of outputs, the best first
 

@@ -31,8 +31,10 @@ sys.path[:0] = [str(ROOT / "benchmarks/learning"), str(ROOT / "benchmarks/scale"
 import results as scale  # noqa: E402
 from run import read  # noqa: E402
 from table import best_uniform, of_table  # noqa: E402
+from with_features import compared  # noqa: E402
 
 STYLE = {"svg.hashsalt": "budgetalloc", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 10}
+STYLE |= {"figure.constrained_layout.w_pad": 0.08}  # browsers' letters are wider
 STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 9}
 GREY, BLUE, ORANGE = "#6b6b6b", "#0173b2", "#d55e00"
 POLICIES = {"uniform": ("GRPO, best group size", GREY), "adaptive": ("adaptive()", BLUE)}
@@ -114,24 +116,38 @@ def twelve(figure: Figure, measure: str) -> None:
     above(figure)
 
 
+def dots(axes: Axes, found: dict[tuple[str, str], Runs], title: str) -> None:
+    """The mean difference on each mix and its interval, for each label and colour."""
+    for at, ((label, color), of_mixes) in enumerate(found.items()):
+        places = np.arange(len(ranked())) + 0.25 * ((len(found) - 1) / 2 - at)
+        axes.hlines(places, *np.array([interval(of_mixes[mix]) for mix in ranked()]).T, color=color)
+        means = [of_mixes[mix].mean() for mix in ranked()]
+        axes.plot(means, places, "o", color=color, markersize=4, label=label)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set(title=title, yticks=range(len(ranked())), yticklabels=ranked())
+    axes.grid(alpha=0.3)
+
+
 def differences(figure: Figure) -> None:
     """The difference from uniform on each mix, of success over the run and of coverage at the end."""
-    for axes, (measure, title) in zip(
-        figure.subplots(1, 2, sharey=True),
-        {"expected": "mean success less GRPO's", "pass64": "pass@64 at the end less GRPO's"}.items(),
-        strict=True,
-    ):
-        for shift, name in ((-0.15, "adaptive"), (0.15, "adaptive_3")):
-            label, color = POLICIES[name]
-            found = [gains(name, measure)[mix] for mix in ranked()]
-            ends = np.array([interval(of_S) for of_S in found])
-            places = np.arange(len(found)) - shift
-            axes.hlines(places, *ends.T, color=color)
-            axes.plot([of_S.mean() for of_S in found], places, "o", color=color, markersize=4, label=label)
-        axes.axvline(0, color="black", linewidth=0.8)
-        axes.set(title=title, yticks=range(len(ranked())), yticklabels=ranked())
-        axes.grid(alpha=0.3)
+    titles = {"expected": "mean success less GRPO's", "pass64": "pass@64 at the end less GRPO's"}
+    for axes, (measure, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
+        dots(axes, {POLICIES[name]: gains(name, measure) for name in ("adaptive", "adaptive_3")}, title)
     figure.axes[0].legend(loc="lower right")
+
+
+def parts(figure: Figure) -> None:
+    """The choice of prompts alone, single rollouts of random prompts with the belief as baseline, and both."""
+    folder, names = ROOT / "benchmarks/learning", ["own_groups", "equal_singles"]
+    found = dict(compared(read(folder / "results.jsonl"), read(folder / "ablation.jsonl"), names))
+    labels = [("choice alone", ORANGE), ("baseline alone", GREY), ("both: adaptive()", BLUE)]
+    of_parts = {
+        label: {mix: runs[part][0] - runs[0][0] for mix, runs in found.items()}
+        for label, part in zip(labels, (2, 3, 1), strict=True)
+    }
+    axes = figure.subplots()
+    dots(axes, of_parts, "mean success less GRPO's")
+    axes.legend(loc="lower right")
 
 
 def sizes(figure: Figure) -> None:
@@ -185,6 +201,25 @@ def peer(figure: Figure) -> None:
     axes.legend(loc="lower right")
 
 
+def speed(figure: Figure) -> None:
+    """What the page about speed prints: the time of a decision by the size of the pool, and of a rollout in vLLM."""
+    page = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8").replace(",", "")
+    (left, right), rows = figure.subplots(1, 2), [line.split() for line in page.splitlines()]
+    decided = [[float(x) for x in (row[0], *row[2:4])] for row in rows if row[1:2] == ["adaptive"] and len(row) == 10]
+    prompts, of_list, of_pool = np.array(decided).T
+    left.loglog(prompts, of_list, "o-", color=GREY, label="a list of ids")
+    left.loglog(prompts, of_pool, "o-", color=BLUE, label="a Pool")
+    left.set(title="adaptive(), 8192 rollouts", xlabel="prompts", ylabel="milliseconds of a decision")
+    left.legend()
+    took = [row for row in rows if row[:1] == ["on"] and len(row) == 8 and row[2] == "16"]  # answers of 16 tokens
+    for place, row in enumerate(took):
+        bar = right.barh(place, float(row[4]), color=BLUE if row[3] == "1" else GREY)
+        right.bar_label(bar, padding=3)
+    names = [f"{prompt} tokens, {'single' if size == '1' else f'group of {size}'}" for _, prompt, _, size, *_ in took]
+    right.set(yticks=range(len(took)), yticklabels=names, xlim=(0, 80))
+    right.set(title="vLLM, prefix caching", xlabel="milliseconds of a rollout")
+
+
 # The ideas of how.md.
 
 
@@ -200,7 +235,7 @@ def belief(figure: Figure) -> None:
         now = estimator.belief(["prompt"])
         axes.plot(rate, beta.pdf(rate, now.alpha_P[0], now.beta_P[0]), label=f"{label}: mean {now.mean[0]:.2f}")
     axes.set(xlabel="pass rate of the prompt", ylabel="density", ylim=(0, 5), xlim=(0, 1))
-    axes.legend()
+    axes.legend(loc="upper center")
 
 
 def value(figure: Figure) -> None:
@@ -275,9 +310,7 @@ def cost(figure: Figure) -> None:
     ratios_P, axes = np.geomspace(0.5, 256, 400), figure.subplots()
     sizes_P = least_groups(ratios_P, np.ones(400), ba.Budget(rollouts=256, floor=0, min_group=1))
     axes.plot(ratios_P, sizes_P, label="smallest group of adaptive()")
-    axes.plot(
-        ratios_P, np.maximum(np.sqrt(ratios_P), 1), "--", color=GREY, label="sqrt(cost of prompt / cost of answer)"
-    )
+    axes.plot(ratios_P, np.maximum(np.sqrt(ratios_P), 1), "--", color=GREY, label="square root")
     axes.set(xscale="log", xlabel="cost of the prompt / cost of an answer", ylabel="rollouts of a group", ylim=(0, 17))
     axes.legend()
 
@@ -297,7 +330,7 @@ def objective(figure: Figure) -> None:
     axes.legend(loc="lower center")
 
 
-WIDE, NARROW = (6.4, 3.4), (2.7, 2.4)
+SINGLE, NARROW = (4.8, 3.1), (2.7, 2.4)
 PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "gain_least": (partial(front, rank=0, which="least"), NARROW),
     "gain_median": (partial(front, rank=6, which="median"), NARROW),
@@ -305,10 +338,12 @@ PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "success": (partial(twelve, measure="expected"), (8.6, 8.6)),
     "coverage": (partial(twelve, measure="pass64"), (8.6, 8.6)),
     "differences": (differences, (8.6, 4.4)),
+    "parts": (parts, (4.8, 4.8)),
     "sizes": (sizes, (8.6, 3)),
     "smollm2": (larger, (8.6, 4.8)),
-    "peer": (peer, WIDE),
-    **{picture.__name__: (picture, WIDE) for picture in (belief, value, solver, baseline, cost, objective)},
+    "peer": (peer, SINGLE),
+    "speed": (speed, (8.6, 2.8)),
+    **{picture.__name__: (picture, SINGLE) for picture in (belief, value, solver, baseline, cost, objective)},
     "rounds": (rounds, (8.6, 3.2)),
 }
 

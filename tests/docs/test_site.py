@@ -118,6 +118,7 @@ LOOK = """width => ({
     missing: [...document.images].filter(x => !x.naturalWidth).map(x => x.src),
     over: [...document.querySelectorAll('.md-content :is(p, li, h1, h2, h3, img, pre), .cards td')]
         .filter(x => x.closest('.cards') || !x.closest('.md-typeset__scrollwrap'))
+        .filter(x => x.tagName !== 'IMG' || getComputedStyle(x.parentElement).overflowX !== 'auto')  // it scrolls
         .filter(x => x.getBoundingClientRect().right > width + 1)
         .map(x => x.textContent.slice(0, 60) || x.src),
 })"""

@@ -1,10 +1,7 @@
 """Bad rows are counted, and a bad file is one error. Nothing hangs, fills the memory or reaches the terminal."""
 
-import gzip
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -69,16 +66,11 @@ def test_a_foreign_file_beside_a_log_does_not_matter(tmp_path, record):
     assert ledger.frame.prompt.tolist() == ["a"]
 
 
-def test_what_a_killed_gzip_leaves_is_read_as_far_as_it_goes(tmp_path):
-    whole = gzip.compress(b"step,prompt_id,reward\n0,a,1\n", mtime=0)
-    for size in range(1, len(whole)):
-        (tmp_path / "c.csv.gz").write_bytes(whole[:size])
-        try:
-            ledger, notes = read(tmp_path / "c.csv.gz")
-        except InputError:
-            continue
-        assert len(ledger) <= 1
-        assert notes["file that ends early"] == 1
+def test_a_row_with_a_carriage_return_in_it_is_broken(tmp_path):
+    (tmp_path / "c.csv").write_bytes(b"step,prompt_id,reward\n0,a,1\n0,b\rc,1\n0,d,0\n")
+    ledger, notes = read(tmp_path / "c.csv")
+    assert ledger.frame.prompt.tolist() == ["a", "d"]
+    assert notes["broken row"] == 1
 
 
 @pytest.mark.parametrize("cell", ["[" * 100_000, "1e400x", "9" * 5000, '"{""a"": 1}"', "[[1]]"])
@@ -116,45 +108,6 @@ def test_a_column_twice_is_an_error_that_names_it(tmp_path):
 # Files
 
 
-DAMAGED = """
-import sys, random
-from pathlib import Path
-import budgetalloc as ba
-from budgetalloc.logs.ledger import read_log
-import logging; logging.disable()
-whole, random_ = Path(sys.argv[1]).read_bytes(), random.Random(0)
-path, outcomes = Path(sys.argv[1] + "-damaged.arrow"), {}
-for _ in range(int(sys.argv[2])):
-    damaged = bytearray(whole)
-    for _ in range(random_.randint(1, 3)):
-        damaged[random_.randrange(len(damaged))] = random_.randrange(256)
-    path.write_bytes(damaged)
-    try:
-        sum(map(len, map(str, read_log(path).frame.prompt)))
-        outcome = "read"
-    except ba.BudgetallocError:
-        outcome = "refused"
-    outcomes[outcome] = outcomes.get(outcome, 0) + 1
-print(outcomes)
-"""
-
-
-@pytest.mark.parametrize("form", ["stream", "file"])
-@pytest.mark.slow
-def test_a_damaged_arrow_file_never_ends_the_process(tmp_path, form):
-    pa = pytest.importorskip("pyarrow")
-    columns = {"step": [0, 0, 1, 1] * 20, "prompt_id": ["a", "bb", None, "cccc"] * 20}
-    columns |= {"reward": [1.0, 0.0, None, 0.5] * 20, "rewards": [[1.0, 0.0], [], None, [0.5]] * 20}
-    table = pa.table(columns).append_column("word", pa.array(["x", "y", None, "x"] * 20).dictionary_encode())
-    with (pa.ipc.new_stream if form == "stream" else pa.ipc.new_file)(str(tmp_path / "d"), table.schema) as writer:
-        writer.write_table(table, max_chunksize=30)
-    run = subprocess.run(
-        [sys.executable, "-c", DAMAGED, str(tmp_path / "d"), "400"], capture_output=True, text=True, timeout=600
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert "read" in run.stdout
-
-
 def test_a_file_without_permission_is_one_error(tmp_path, monkeypatch):
     (tmp_path / "l.jsonl").write_text(line() + "\n")
 
@@ -187,18 +140,3 @@ def test_notes_name_few_of_many_unknown_columns(tmp_path):
 
 
 # The terminal
-
-
-def test_no_escape_code_comes_out_of_a_name(tmp_path):
-    code = "\x1b[2J\x07"
-    (tmp_path / f"a{code}.csv").write_text(f"step,id,reward,x{code}\n0,a,1,\n")
-    (tmp_path / f"b{code}.csv").write_text(f"step,id,reward,x{code}\n0,a,1,\n")
-    with pytest.raises(InputError) as caught:
-        read_log(tmp_path)
-    assert r"\x1b[2J\x07" in str(caught.value)
-    _, notes = read(tmp_path / f"a{code}.csv")
-    with pytest.raises(InputError) as other:
-        list(read_log(tmp_path / f"a{code}.csv", prompt=f"y{code}"))
-    log = repr(read_log(tmp_path / f"a{code}.csv"))
-    for text in (str(caught.value).replace("\n", ""), str(other.value), log, *notes):
-        assert text.isprintable()

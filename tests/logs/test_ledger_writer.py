@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -32,23 +33,6 @@ def test_every_line_is_json_that_other_tools_read(tmp_path):
     first, second = [json.loads(line) for line in (tmp_path / "l").read_text().splitlines()]
     assert first == {"step": 0, "id": "a", "reward": 1.0, "length": 5, "predicted": 0.25, "count": 8}
     assert second["reward"] is None
-
-
-def test_resumed_twice_and_torn_in_between_each_step_counts_once(tmp_path):
-    path = tmp_path / "l"
-    write(path, [0, 1, 2, 3], reward=0.0)
-    ba.LedgerWriter(path).resume(2)
-    write(path, [2, 3], reward=0.25)
-    path.write_bytes(path.read_bytes()[:-30])  # killed while step 3 was written
-    ba.LedgerWriter(path).resume(3)
-    write(path, [3, 4, 5], reward=0.5)
-    ba.LedgerWriter(path).resume(1)  # from an older checkpoint
-    write(path, [1, 2], reward=1.0)
-    ledger = ba.Ledger.read(path)
-    assert ledger.frame.step.tolist() == [0, 0, 1, 1, 2, 2]
-    assert ledger.frame.reward[::2].tolist() == [0, 1, 1]
-    assert ledger.notes["broken row"] == 1
-    assert len(path.read_text().splitlines()) == 25  # 22 rollouts and 3 resumes: nothing was deleted
 
 
 def test_a_full_disk_takes_no_step_in_part(tmp_path):
@@ -160,3 +144,13 @@ def test_a_wrong_argument_is_named_and_nothing_is_written(tmp_path, wrong, named
     with pytest.raises(ba.InputError, match=named):
         log.append(**(given | {"counts_R": [1] * 3} | wrong))
     assert not (tmp_path / "l").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_no_ledger(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # opening it for writing would wait for one
+    with pytest.raises(ba.InputError, match="it is not a regular file") as raised:
+        ba.Session("adaptive", ["reward"], ledger=tmp_path / "pipe")
+    os.close(reader)
+    assert raised.value.argument == "ledger"

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,10 +11,6 @@ import budgetalloc as ba
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger import read_log
 from budgetalloc.report import as_text, report
-
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("BUDGETALLOC_DATA", ROOT.parent / "shared" / "data"))
-
 
 STEPLESS = "no column of steps: all rows of a prompt are taken as one group. If there is one, name it with step="
 
@@ -98,21 +92,6 @@ def test_packed_files_and_other_separators_and_texts_with_commas(tmp_path):
     assert ledger.frame.reward.tolist() == [1, 0]
     np.testing.assert_array_equal(ledger.frame.length, [7, np.nan])
     assert len(set(ledger.frame.prompt.tolist())) == 2
-
-
-def _data(name):
-    if not (DATA / name).exists():
-        pytest.skip(f"no {DATA / name}")
-    return DATA / name
-
-
-def test_the_logged_run_reads_directly_and_has_the_groups_that_are_known():
-    ledger, notes = read(_data("dsr_sub_grpo_history.csv.gz"))
-    assert len(ledger) == 512_000
-    assert notes == {"steps out of order, sorted": 1}  # the file goes prompt by prompt
-    passed = ledger.frame.reward.to_numpy().reshape(-1, 8).sum(axis=1)
-    assert (passed == 0).mean() == pytest.approx(0.309, abs=0.0005)
-    assert (passed == 8).mean() == pytest.approx(0.181, abs=0.0005)
 
 
 def doubts(path, text, **asked):

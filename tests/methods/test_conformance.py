@@ -39,7 +39,7 @@ OTHER_SETTINGS = (
     partial(ba.methods.coba_rl, high=4),
     partial(ba.methods.cero, high=3, saturation=2.0),
     partial(ba.methods.vip, form="dr_grpo"),
-    partial(ba.methods.vip, form="rloo"),
+    partial(ba.methods.cures, first=0),
     partial(ba.methods.hora, pilot=1),
     partial(ba.methods.xrpo, base=3, rounds=3, bonus="linear", clock="steps"),
     partial(ba.methods.xrpo, base=6, rounds=5),

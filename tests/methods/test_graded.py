@@ -9,7 +9,7 @@ import budgetalloc as ba
 from budgetalloc.methods.table import METHODS
 
 VARIANCE = {"knapsack", "thompson", "sampled", "adaptive", "knapsack_rl", "coba_rl", "cero", "vip", "mopps", "cures"}
-VARIANCE |= {"vade", "pilot_commit", "xrpo"}
+VARIANCE |= {"vade", "pilot_commit", "xrpo", "vigor"}
 UNEQUAL = {"greso", "dump", "sec", "depo", "speed", "dapo", "pac"}  # rules about unequal rewards, on any scale
 OTHER = {"uniform", "brorl", "pods", "shuffle_r1", "roc", "keep_mixed", "top_p", "cppo", "d3s"}
 OTHER |= {"reinforce_pp", "ebpo", "a_star_po"}  # equal counts

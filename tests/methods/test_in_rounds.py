@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policy_steps import play
 
 from budgetalloc import Budget
-from budgetalloc.methods import ar3po, dapo, hora, pilot_commit, reinforce_ada, speed
+from budgetalloc.methods import ar3po, dapo, hora, pilot_commit, reinforce_ada, speed, vigor
 
 
 @pytest.mark.parametrize(("p", "k"), [(0.05, 1), (0.2, 2), (0.7, 3)])
@@ -69,7 +69,7 @@ def test_reinforce_ada_goes_on_until_both_quotas_are_met():
 def test_reinforce_ada_costs_what_the_released_code_costs(p, cost):
     """Rollouts of a prompt, as the released function gave them: rounds of 8 until 2 successes and 2 failures."""
     ids = list(range(800))
-    policy, rng = reinforce_ada(group=4, more=8), np.random.default_rng(0)
+    policy, rng = reinforce_ada(), np.random.default_rng(0)
     counts, _ = play(policy, ids, Budget(32 * 800, floor=2), [p] * 800, rng)
     assert counts.sum(axis=0).max() <= 32
     assert counts.sum() / 800 == pytest.approx(cost, abs=4 * np.std(counts.sum(axis=0)) / 800**0.5)
@@ -108,6 +108,20 @@ def test_pilot_commit_commits_to_the_prompts_whose_pilots_varied():
     assert counts[0].sum() == 128
     assert set(counts[0].tolist()) == {0, 4}
     assert not counts[1][[k for k in ids if rates[k] != 0.5]].any()
+
+
+@pytest.mark.parametrize("floor", [0, 2])
+def test_vigor_grows_the_groups_of_the_largest_variance_twice(floor):
+    """Computed: of 32 groups of 4, 16 grow to 8, and 8 of them to 16; every round costs 64 rollouts."""
+    ids, rng = list(range(32)), np.random.default_rng(1)
+    counts, rewards = play(vigor(), ids, Budget(256, floor=floor), rng.random(32), rng)
+    assert [round_.sum() for round_ in counts] == [128, 64, 64]
+    sizes = counts.cumsum(axis=0)
+    for before, grown in ((4, counts[1] > 0), (8, counts[2] > 0)):
+        variance = np.array([np.var(rewards[x][:before]) if sizes[-1][x] >= before else 0 for x in ids])
+        asked = sizes[-1] >= before if before == 4 else counts[1] > 0
+        assert variance[grown].min() >= variance[asked & ~grown].max()
+    assert sorted(sizes[-1].tolist()) == [4] * 16 + [8] * 8 + [16] * 8
 
 
 def piloted(passed, rollouts, pilot=4, **bounds):

@@ -2,16 +2,16 @@
 
 from collections import Counter
 from dataclasses import replace
-from math import sqrt
+from math import prod, sqrt
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_steps import believing
+from policy_steps import believing, observe
 
 from budgetalloc import Budget
-from budgetalloc.methods import cures, mopps, prime_pools, vade
+from budgetalloc.methods import bbg, cures, mopps, prime_pools, vade
 
 
 def test_vades_two_decays_give_the_numbers_of_its_figure():
@@ -72,16 +72,42 @@ def test_mopps_takes_the_draws_with_the_smallest_square(target):
 
 def test_cures_counts_are_neymans():
     """Exact: deviations of 1/2 and sqrt(0.1 * 0.9) = 0.3 share 64 as 5 to 3; Beta(1, 1) is next to nothing."""
-    policy = believing(cures(group=32), {"half": (5e7, 5e7), "tenth": (1e7, 9e7)})
+    policy = believing(cures(group=32, first=0), {"half": (5e7, 5e7), "tenth": (1e7, 9e7)})
     assert policy.allocate(["half", "tenth"], Budget(64)).tolist() == [40, 24]
     assert policy.allocate(["half", "tenth"], Budget(64, floor=0)).tolist() == [40, 24]
 
 
 def test_cures_keeps_a_drawn_prompt_without_spread():
     """The released code drops a prompt that always or never passed; here it keeps the fewest."""
-    policy = believing(cures(), {"half": (5e3, 5e3), "solved": (1e6, 0), "hopeless": (0, 1e6)})
+    policy = believing(cures(first=0), {"half": (5e3, 5e3), "solved": (1e6, 0), "hopeless": (0, 1e6)})
     counts_P = policy.allocate(["half", "solved", "hopeless"], Budget(24, floor=0))
     assert counts_P.tolist() == [16, 4, 4]
+
+
+def test_cures_begins_with_four_rollouts_of_every_prompt_and_trains_on_none_of_them():
+    policy, ids = cures(seed=0), list(range(8))
+    for _ in range(2):
+        step = policy.begin(ids, Budget(16, floor=0))
+        ids_R = np.repeat(ids, step.request()).tolist()
+        assert len(set(ids_R)) == 4
+        assert np.isnan(step.expected_success(ids_R, [1.0] * 16)).all()
+        step.observe(ids_R, [1.0] * 16)
+        step.end()
+    step = policy.begin(ids, Budget(16, floor=0))
+    ids_R = np.repeat(ids, step.request()).tolist()
+    assert not np.isnan(step.expected_success(ids_R, [1.0] * 16)).any()
+
+
+@pytest.mark.parametrize(("k", "most"), [(16, 3), (256, 1)])
+def test_bbg_passes_prompts_whose_success_adds_to_pass_at_k(k, most):
+    """Equation 8, k prod_{j<k} (n - m + j) / (n + 1 + j), against equation 9's 0.01 (n + 1), for n = 8."""
+    gains = [k * prod((8 - m + j) / (9 + j) for j in range(1, k)) for m in range(9)]
+    passing = [m for m in range(9) if gains[m] >= 0.09]
+    assert passing == list(range(most + 1))
+    policy = observe(bbg(k=k, explore=0.0), dict.fromkeys(range(9), 1.0))  # only the last visit counts
+    observe(policy, {m: m / 8 for m in range(9)})
+    counts_P = policy.allocate(range(9), Budget(8 * len(passing), floor=0))
+    assert np.flatnonzero(counts_P).tolist() == passing
 
 
 MEANS = {"never": 0.0, "quarter": 0.25, "more": 0.375, "three": 0.75, "nearly": 0.875, "always": 1.0}

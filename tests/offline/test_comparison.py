@@ -1,9 +1,7 @@
 """Policies compared on a log: counts by hand, bounds that hold, the same for any number of processes."""
 
-import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,8 +17,6 @@ from budgetalloc.offline.intervals import interval
 from budgetalloc.policies import Needs, Policy
 
 LOG = testing.log_of(testing.three_kinds(12), 24, prompts=6, group=8)  # 24 steps of 48 rollouts, 12 visits of each
-DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))
-REAL = DATA / "dsr_sub_grpo_history.csv.gz"
 KINDS = {"uniform": ba.uniform(), "knapsack": ba.knapsack}
 
 
@@ -88,12 +84,12 @@ def test_bounds_are_the_extremes_over_modelled_rewards(rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policies", [KINDS, {"a": ba.adaptive, "partial": partial(ba.knapsack, belief="mean")}])
-def test_any_number_of_processes_gives_the_same(policies):
-    one, two, more = (list(comparisons(policies, LOG, 64, seeds=[3, 0, 5], steps=8, workers=n)) for n in (1, 2, 9))
-    assert one == two == more
+def test_any_number_of_processes_gives_the_same():
+    policies = KINDS | {"partial": partial(ba.knapsack, belief="mean")}
+    one, more = (list(comparisons(policies, LOG, 64, seeds=[3, 0, 5], steps=4, workers=n)) for n in (1, 3))
+    assert one == more
     assert [(x["policy"], x["seed"], x["step"]) for x in one] == [
-        (name, seed, step) for name in policies for seed in (3, 0, 5) for step in range(1, 9)
+        (name, seed, step) for name in policies for seed in (3, 0, 5) for step in range(1, 5)
     ]
 
 
@@ -165,21 +161,6 @@ def test_steps_and_prompts_are_the_logs_own():
         InputError, match=r"steps=13: 13 steps of 100 rollouts are 1300 rollouts, and the log has 1152.*steps=12"
     ):
         comparisons({"uniform": ba.uniform()}, LOG, 100, steps=13)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not REAL.exists(), reason=f"no {REAL}: the logged rewards are not shipped")
-def test_a_logged_run_of_a_language_model():
-    """1,209 prompts, 8 rollouts a visit: half of uniform's groups are mixed."""
-    log = ba.Ledger.read(REAL)
-    policies = {"uniform": ba.uniform, "knapsack": ba.knapsack, "thompson": ba.thompson}
-    table = compare(policies, log, 1024, steps=40, seeds=range(2))
-    early = log.frame[log.frame.step < 4]  # 40 steps are 4.2 sweeps
-    passed = early.groupby(["step", "prompt"]).reward.sum()
-    assert table.loc["uniform", "mixed_rollouts"] == pytest.approx(((passed > 0) & (passed < 8)).mean(), abs=0.03)
-    assert table.loc["uniform", "mixed"] == pytest.approx(128 * table.loc["uniform", "mixed_rollouts"])
-    assert table.loc["thompson", "mixed"] > 1.5 * table.loc["uniform", "mixed"]  # from the whole pool
-    assert table.loc["thompson", "modelled"] > table.loc["uniform", "modelled"]
 
 
 def test_the_signal_of_graded_rewards_is_their_variance():

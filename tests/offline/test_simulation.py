@@ -197,9 +197,3 @@ def test_rewards_on_another_scale_change_no_decision():
 def test_a_reward_that_is_no_function_of_success_is_refused(reward, message):
     with np.errstate(all="ignore"), pytest.raises(InputError, match=message):
         list(ba.simulate(ba.uniform(), ba.testing.three_kinds(), 64, 1, prompts=8, reward=reward))
-
-
-@pytest.mark.parametrize("given", ["adaptive", ba.adaptive])
-def test_a_policy_may_be_a_name_or_a_function(given):
-    runs = [list(simulate(policy, ba.Learner(seed=0), 64, 3)) for policy in (given, ba.adaptive())]
-    assert runs[0] == runs[1]

@@ -1,13 +1,9 @@
 """What the rollouts of a run were spent on: by brute force, by hand, and on a logged run of a real model."""
 
-import csv
-import gzip
 import json
 import math
-import os
 from collections import defaultdict
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,8 +18,6 @@ from budgetalloc.report import Report, as_json, report
 from budgetalloc.report.replays import unit_rewards
 
 NAN = float("nan")
-DATA = Path(os.environ.get("BUDGETALLOC_DATA", Path(__file__).parents[3] / "shared" / "data"))
-LOG = DATA / "dsr_sub_grpo_history.csv.gz"
 
 
 def log(rows, reward_range=None, **columns):
@@ -76,19 +70,6 @@ def test_every_rollout_is_counted_once_under_its_kind(rows):
     never = {x for x in {r[1] for r in rows} if {r[2] for r in rows if r[1] == x and r[2] == r[2]} == {0.0}}
     assert run.never_solved == len(never)
     assert set(run.by_prompt.index[run.by_prompt["success"] == 0]) == never
-
-
-@pytest.mark.skipif(not LOG.exists(), reason="the logged rewards are not here")
-def test_a_logged_run_of_a_real_model_has_its_known_answer():
-    with gzip.open(LOG, "rt") as file:
-        rows = np.array([[int(x) for x in row] for row in list(csv.reader(file))[1:]])
-    prompt_G, visit_G, passed_G, n_G = rows[np.argsort(rows[:, 1], kind="stable")].T
-    at_R = np.repeat(np.arange(len(n_G)), n_G)
-    rewards_R = (np.arange(len(at_R)) - np.repeat(n_G.cumsum() - n_G, n_G) < passed_G[at_R]) * 1.0
-    run = of(list(zip(visit_G[at_R], prompt_G[at_R].tolist(), rewards_R, strict=True)))
-    assert [round(x, 3) for x in (run.share_wasted, run.share_all_fail, run.share_all_pass)] == [0.490, 0.309, 0.181]
-    assert (run.prompts, run.groups) == (1209, 64_000)
-    assert 0.5 < run.explained < 0.6
 
 
 def test_tokens_are_counted_where_lengths_are_known():

@@ -29,3 +29,36 @@ def test_an_argument_may_be_a_policy_a_name_or_a_function(given):
 def test_what_is_no_policy_is_shown(given, message):
     with pytest.raises(InputError, match=message):
         policy_of(given, "rival")
+
+
+OWN = "import budgetalloc as ba\n\n"
+OWN += "def mine(*, seed=0):\n    return ba.knapsack(discount=0.5, seed=seed)\n\n"
+OWN += "built = mine()\nthree = 3\n\ndef other():\n    return 3\n"
+
+
+def test_a_name_may_lead_to_a_function_in_a_file_or_a_module(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    policy = policy_of(f"{tmp_path}/mine.py:mine", seed=7)
+    assert (policy.name, policy.seed) == (ba.knapsack(discount=0.5, seed=7).name, 7)
+    assert policy_of("budgetalloc.policies.sampled", groups=1).name == ba.policies.sampled(groups=1).name
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("gone.py:mine", "rival='gone.py:mine': there is no file gone.py"),
+        ("mine.py:thirds", "rival='mine.py:thirds': mine.py has no thirds"),
+        ("mine.py:built", "rival='mine.py:built' is a policy: name a function that builds it"),
+        ("mine.py:three", "rival='mine.py:three' is of type int: give a policy"),
+        ("mine.py:other", "rival='mine.py:other' returned 3 of type int"),
+        ("mine.py", "rival='mine.py' cannot be loaded, ModuleNotFoundError: .*: write file.py:function"),
+        ("broken.py:mine", "rival='broken.py:mine' cannot be loaded, ZeroDivisionError: division by zero"),
+        ("budgetalloc.thirds", "rival='budgetalloc.thirds' cannot be loaded, AttributeError: .*'thirds'"),
+    ],
+)
+def test_an_error_about_a_file_names_it(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(InputError, match=message):
+        policy_of(given, "rival")

@@ -1,10 +1,8 @@
 """Costs that environments and reward functions report to TRL's real trainer, and a budget in them."""
 
-import re
-
 import numpy as np
 import pytest
-from conftest import attach, logged, rows
+from conftest import attach, logged
 from test_row_shapes import chatting, conversations, odd_letters, scripted
 
 import budgetalloc as ba
@@ -111,43 +109,3 @@ def test_turns_are_counted_and_an_unknown_name_costs_nothing(build, caplog):
         assert batch.costs_R.tolist() == batch.reported["turns"].tolist()
     assert caplog.text.count("reported 'api_calls', so it counts as 0 until one does") == 1
     assert trainer.state.global_step == 2
-
-
-class Run:
-    """A training whose odd prompts take ten turns and whose even ones take one, as `rollout_func` reports."""
-
-    def __init__(self, build, resume=None, **given):
-        settings = {"max_steps": 16, "save_strategy": "steps", "save_steps": 8, "max_completion_length": 4}
-        self.trainer = build(
-            rows(24), reward=lambda completions, **_: [float(len(x) > 2) for x in completions], **settings
-        )
-        self.trainer.rollout_func = self.answer
-        self.steps = []
-        self.callback = attach(self.trainer, ba.adaptive(seed=0), cost={"turns": 1.0}, **given)
-        self.trainer.train(resume_from_checkpoint=resume)
-
-    def answer(self, prompts, trainer):
-        ids = [int(re.match(r"\d+", text)[0]) for text in prompts]
-        self.steps.append(ids)
-        rng = np.random.default_rng(len(self.steps))
-        completions = [[n % 10] * int(rng.integers(1, 4)) + [12] for n in ids]
-        return {
-            "prompt_ids": [trainer.processing_class(text)["input_ids"] for text in prompts],
-            "completion_ids": completions,
-            "logprobs": [[0.0] * len(each) for each in completions],
-            "turns": [10 if n % 2 else 1 for n in ids],
-        }
-
-
-def test_a_budget_in_turns_is_kept_with_the_trainers_rows(build):
-    plain, paced = Run(build), Run(build, cost_per_step=40.0)
-    assert [len(ids) for ids in paced.steps] == [16] * 16
-    cost = [sum(10 if n % 2 else 1 for n in ids) for ids in paced.steps]
-    free = [sum(10 if n % 2 else 1 for n in ids) for ids in plain.steps]
-    assert np.mean(cost[6:]) == pytest.approx(40, rel=0.25)
-    assert np.mean(cost[6:]) < np.mean(free[6:]) - 5
-    assert logged(paced.trainer, "budgetalloc/cost/target") == [40.0] * 16
-    assert logged(paced.trainer, "budgetalloc/cost/mean")[-1] == pytest.approx(np.mean(cost[:-1]))
-    folder = f"{paced.trainer.args.output_dir}/checkpoint-8"
-    again = Run(build, resume=folder, cost_per_step=40.0)
-    assert again.steps[0] == paced.steps[8]

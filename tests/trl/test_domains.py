@@ -39,9 +39,9 @@ def some_without(n):
     ("policy", "bounds"),
     [
         (ba.adaptive(), {}),
-        (ba.adaptive(), {"candidates": 2, "min_group": 2, "cap": 4}),
+        (ba.adaptive(), {"min_group": 2, "cap": 4}),
         (ba.knapsack(), {"candidates": "all", "quantum": 2}),
-        (ba.thompson(), {"candidates": 3, "min_group": 3, "cap": 8}),
+        (ba.thompson(), {"candidates": "all", "min_group": 3, "cap": 8}),
         (ba.uniform(), {"candidates": "all"}),
     ],
 )

@@ -34,10 +34,11 @@ def described_rows():
 
 @pytest.mark.slow
 def test_a_run_with_every_part_resumes_to_the_bit(build):
-    """Features of texts and columns, a learned mixture within quotas, costs with a budget, a shadow and the rails."""
+    """Features, a learned mixture within quotas, costs with a budget, a shadow, the rails and what trackers show."""
 
     def part_of_run(steps, resume=None):
-        seen = Watched(trainer := build(described_rows(), max_steps=steps, lr_scheduler_type="constant", **SAVES))
+        config = {"max_steps": steps, "lr_scheduler_type": "constant", "report_to": "tensorboard"}
+        seen = Watched(trainer := build(described_rows(), **config, **SAVES))
         callback = trained(
             trainer,
             ba.adaptive(),
@@ -55,6 +56,7 @@ def test_a_run_with_every_part_resumes_to_the_bit(build):
 
     whole, again = part_of_run(6), part_of_run(6, resume=3)
     assert_resumed(whole, again)
+    assert {"trackers", "rails", "lengths", "mixture", "shadow/evidence", "weights"} <= set(whole[2])
     assert repr(again[2]) == repr(whole[2])
 
 

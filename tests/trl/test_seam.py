@@ -17,20 +17,15 @@ PARAMETERS = {
     "train": ["resume_from_checkpoint", "trial"],
     "_generate_and_score_completions": ["inputs"],
     "_calculate_rewards": ["inputs", "prompts", "completions", "completion_ids_list"],
-    "_get_per_token_logps_and_entropies": ["model", "input_ids", "attention_mask", "logits_to_keep", "batch_size"],
     "_save_checkpoint": ["model", "trial"],
     "_load_optimizer_and_scheduler": ["checkpoint"],
     "_get_output_dir": ["trial"],
 }
-# TRL 1.14 computes log-probabilities there, and passes its arguments on.
-PASSED_ON = {"_get_per_token_logps_and_entropies": "_full_logits_logps"}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_methods_take_the_parameters_that_are_passed(name):
     parameters = list(inspect.signature(getattr(GRPOTrainer, name)).parameters)[1:]
-    if "args" in parameters and hasattr(GRPOTrainer, PASSED_ON.get(name, "")):
-        parameters = list(inspect.signature(getattr(GRPOTrainer, PASSED_ON[name])).parameters)[1:]
     assert parameters[: len(PARAMETERS[name])] == PARAMETERS[name], f"TRL {trl.__version__} changed GRPOTrainer.{name}"
     if name in ("_generate_and_score_completions", "_calculate_rewards"):  # ours take these and no more
         assert parameters == PARAMETERS[name]

@@ -18,9 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers.integrations import TensorBoardCallback
 
 import budgetalloc as ba
-from budgetalloc.beliefs.state import load_state
 from budgetalloc.logs.ledger import read_log
-from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl.trackers import COLUMNS, PromptCosts, histogram_of_counts
 
 EXPECTED = [
@@ -193,20 +191,6 @@ def test_a_ledger_knows_the_texts_of_its_prompts(build):
     _, callback = train(build, "none", max_steps=2)
     ids = set(ba.Ledger.read(callback.ledger_path).frame.prompt.tolist())
     assert read_log(callback.ledger_path).texts == {name: f"{name:03d}=" for name in ids}
-
-
-def test_a_resumed_run_continues_its_table(build, tmp_path):
-    config = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-    whole, _ = train(build, "tensorboard", output_dir=str(tmp_path / "whole"), **config)
-    checkpoint = tmp_path / "whole" / "checkpoint-2"
-    assert "trackers" in load_state(checkpoint / STATE_FILE)[0]
-    before = texts(events(whole, tmp_path / "whole"))
-    for file in (tmp_path / "whole").rglob("events.out.tfevents.*"):
-        file.unlink()
-    resumed, _ = train(build, "tensorboard", 2, output_dir=str(tmp_path / "whole"), **config)
-    after = texts(events(resumed, tmp_path / "whole"))
-    assert sum(row[1] for row in after[3]) > 16  # not only the rollouts of step 3
-    assert [after[step] for step in (3, 4)] == [before[step] for step in (3, 4)]
 
 
 def test_a_missing_tracker_causes_one_warning(build, caplog):

@@ -76,6 +76,24 @@ def test_other_trainers_are_refused_by_name(cls, why):
             AdaptiveGRPOCallback(object.__new__(name))
 
 
+@pytest.mark.parametrize("name", ["UNSLOTH_GRPO_ZERO_VARIANCE_EXCLUDE", "UNSLOTH_GRPO_LOSS_AGGREGATION"])
+def test_options_of_unsloth_that_assume_equal_groups_are_refused(build, monkeypatch, name):
+    """Unsloth itself needs a GPU; its class is known by its name, and its options are environment variables."""
+    monkeypatch.setenv(name, "prompt" if name.endswith("AGGREGATION") else "1")
+    cls = type("UnslothGRPOTrainer", (GRPOTrainer,), {})
+    trainer = rebuilt(build(reward=even_sum, max_steps=1), cls)
+    with pytest.raises(ba.UnsupportedError, match=f"{name}=.*Unset it"):
+        AdaptiveGRPOCallback(trainer)
+    AdaptiveGRPOCallback(trainer, ba.uniform())  # its groups are those that Unsloth assumes
+    monkeypatch.delenv(name)
+    AdaptiveGRPOCallback(trainer)
+
+
+def test_unsloth_has_to_be_imported_first():
+    with pytest.raises(ba.UnsupportedError, match="Import unsloth before budgetalloc"):
+        AdaptiveGRPOCallback(type("UnslothGRPOTrainer", (), {})())
+
+
 def test_the_reasons_for_refusing_still_hold():
     """If one of these fails, TRL has changed: check whether the trainer can be supported."""
     rloo = inspect.getsource(trl.RLOOTrainer._generate_and_score_completions)

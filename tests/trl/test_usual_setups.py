@@ -131,14 +131,10 @@ def test_beliefs_are_not_passed_to_a_prompt_with_the_same_id_and_another_text(bu
     assert not seen.prompts
     assert policy.estimator.step == 4
 
-    (alone := build(rows(12), max_steps=2)).train()
-    alone.train_dataset = renamed()
-    alone.train()
     every = trained(build(rows(12), max_steps=2), ba.uniform())
     every.trainer.train_dataset = renamed()
     every.trainer.train()
-    assert same_weights(weights(alone), weights(every.trainer))
-    assert every.policy.estimator.step == 2
+    assert every.policy.estimator.step == 2  # TRL trained, and uniform() did not observe it
     assert "TRL trains without uniform(seed=0), which decides nothing. prompt_id=" in caplog.text
 
 

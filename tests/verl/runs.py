@@ -72,7 +72,7 @@ ONE = {
     "uniform": [*attached(), STEPS(2), TESTED(2)],
     "uniform_own": [*attached(baseline="group"), STEPS(1)],
     "thompson": [*attached("thompson", candidates=1, floor=0), STEPS(3)],
-    "knapsack": [*attached("knapsack", candidates=2, **QUOTAS), STEPS(3)],
+    "knapsack": [*attached("knapsack", candidates="all", **QUOTAS), STEPS(3)],
     "paced": [*attached("adaptive", pacing=PACING), STEPS(2)],
     "spo": [*attached("spo"), *EPOCH],
     "pods": [*attached("pods"), STEPS(1)],

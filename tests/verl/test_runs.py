@@ -220,7 +220,7 @@ def test_an_epoch_has_verls_number_of_steps_whatever_is_chosen(seen, folder):
 
 @pytest.mark.parametrize("name", ["knapsack", "graded"])
 def test_quotas_are_kept_at_every_step(seen, folder, name):
-    """Of the candidates beside verl's batch, and of the whole dataset, in which math is a quarter, as code."""
+    """Of the whole dataset, in which math is a quarter, as code."""
     texts = read_texts(folder / name / "ledger.jsonl")  # "q3 12"
     subject = {
         prompt: ["math", "code", "chat", None][int(text[1:].split()[0]) % 8 // 2] for prompt, text in texts.items()

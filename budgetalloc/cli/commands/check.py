@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     grpo_trainer = imported("trl", "budgetalloc check", "trl").GRPOTrainer
 
     try:
-        trainer, given = _run_to_train(args.script, args.args, grpo_trainer)
+        trainer, given = _run_to_train(args.script, args.args, grpo_trainer, args.policy)
     except BudgetallocError:
         raise
     except Exception:  # an error of the script
@@ -56,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_to_train(
-    script: Path, argv: list[str], kind: type
+    script: Path, argv: list[str], kind: type, policy: str | None
 ) -> tuple[Any, dict[Any, dict[str, Any]]]:
     """The trainer of this kind whose `train()` the script calls, or None, and the arguments of each
-    callback."""
+    callback. A `policy` replaces the script's own."""
     from budgetalloc.trl import AdaptiveGRPOCallback
     from budgetalloc.trl.patching import patched_attribute
 
@@ -68,8 +68,11 @@ def _run_to_train(
 
     @wraps(init)
     def noted_init(self: Any, *positional: Any, **named: Any) -> None:
-        init(self, *positional, **named)
-        given[self] = inspect.signature(init).bind(self, *positional, **named).arguments
+        bound = inspect.signature(init).bind(self, *positional, **named)
+        if policy is not None:
+            bound.arguments["policy"] = policy
+        given[self] = dict(bound.arguments)
+        init(*bound.args, **bound.kwargs)
 
     def train(self: Any, *_: Any, **__: Any) -> None:
         if isinstance(self, kind):

@@ -1,78 +1,123 @@
-"""`budgetalloc demo`: trains a tiny language model twice with the same number of rollouts, with
-uniform groups and with an adaptive policy."""
+"""`budgetalloc demo`: trains a tiny language model with several policies, seeds and the same number
+of rollouts, several trainings side by side."""
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from budgetalloc.cli.config import Config
 from budgetalloc.errors import UnsupportedError, installing
-from budgetalloc.policies import Policy, uniform
+from budgetalloc.offline.intervals import reached
+from budgetalloc.offline.parallel import in_parallel
+from budgetalloc.policies import Policy, adaptive, uniform
 
 if TYPE_CHECKING:
     from budgetalloc.cli.testbed.train import Point
 
-__all__ = ["ROLLOUTS", "draw", "headline", "run", "table"]
+    Curves = Mapping[str, Sequence[Sequence[Point]]]  # by policy, a curve for each seed
 
-ROLLOUTS = 256  # a step of 32 prompts x 8
+__all__ = ["ROLLOUTS", "draw", "run", "table"]
+
+ROLLOUTS = 256  # of a step
+
+
+class _Arm(NamedTuple):
+    build: Callable[..., Policy]
+    options: dict[str, Any]  # of the callback
+    group: int  # the trainer's group size
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains both, prints the table, writes `results.json`, `table.md`, the ledgers and, with
-    matplotlib, `curves.png`.
+    """Trains each policy with each seed, prints the table, and writes `results.json`, `table.md`, a
+    ledger for each training and, with matplotlib, `curves.png`.
 
-    Both runs have the same weights, data, seed, learning rate and rollouts per step. The callback
-    is attached to `uniform` too, where it only logs the metrics. Of the config, `ledger`, model,
-    dataset and GRPO arguments are ignored.
+    All trainings have the same weights, learning rate and rollouts per step; those with the same
+    seed have the same prompts. Of the config, `ledger`, seed, model, dataset and GRPO arguments are
+    ignored.
 
     Raises:
         UnsupportedError: a config with a budget other than 256 rollouts a step, with pacing or a
             reward range.
     """
-    config = Config.read(args.config) if args.config else Config()
-    if config.callback.get("reward_range") not in (None, (0, 1)):
-        raise UnsupportedError(
-            f"{config.file}: callback.reward_range: the demo's rewards are 0 and 1. Leave it out.",
-            argument="reward_range",
-        )
-    seed = int(config.arguments.get("seed", 0)) if args.seed is None else args.seed
-    name = config.method if config.method != "uniform" else "uniform, as configured"
-    rivals: dict[str, tuple[Policy, dict[str, Any]]] = {
-        "uniform": (uniform(seed=seed), {}),
-        name: (config.build(seed), config.callback_arguments(ROLLOUTS)),
-    }
-    # A mistake in the file shows before torch and trl are loaded.
-    from budgetalloc.cli.testbed.train import train
+    arms = {"uniform": _Arm(uniform, {}, 2)}  # of 2, 4, 8 and 16 the best size, on other seeds
+    if args.config is None:
+        arms["adaptive"] = _Arm(adaptive, {}, 8)
+        arms["adaptive(rounds=3)"] = _Arm(partial(adaptive, rounds=3), {}, 8)
+    else:
+        config = Config.read(args.config)
+        if config.callback.get("reward_range") not in (None, (0, 1)):
+            raise UnsupportedError(
+                f"{config.file}: callback.reward_range: the demo's rewards are 0 and 1. Leave it "
+                "out.",
+                argument="reward_range",
+            )
+        name = config.method if config.method != "uniform" else "uniform, as configured"
+        arms[name] = _Arm(config.build, config.callback_arguments(ROLLOUTS), 8)
+    # What is not installed shows before the folder is made, and after the mistakes in the file.
+    from tqdm import tqdm
+
+    from budgetalloc.cli.testbed import train  # noqa: F401
 
     draws = _can_draw()
-    if not draws:  # before two minutes of training, not after them
+    if not draws:  # before minutes of training, not after them
         print(
             f"No matplotlib, so no curves.png. To have it: {installing('logs')}.", file=sys.stderr
         )
     args.out.mkdir(parents=True, exist_ok=True)
-    curves: dict[str, Sequence[Point]] = {}
-    for name, (policy, options) in rivals.items():
-        print(f"{name}: {policy}", flush=True)
-        ledger = args.out / f"{name}_ledger.jsonl"
-        ledger.unlink(missing_ok=True)  # from an earlier demo
-        options["ledger"] = ledger
-        rate = args.learning_rate
-        curves[name] = train(policy, options, steps=args.steps, learning_rate=rate, seed=seed)
+    seeds = range(args.seed, args.seed + args.seeds)
+    print(f"Seeds {seeds[0]} to {seeds[-1]}, {args.steps * ROLLOUTS:,} rollouts in each training:")
+    for name, arm in arms.items():
+        print(f"  {name}: {arm.build(seed=seeds[0])}", flush=True)
+    jobs = [(name, seed) for seed in seeds for name in arms]
+    ended = in_parallel(_train, (arms, jobs, args), len(jobs), args.workers, ordered=False)
+    found = dict(tqdm(ended, total=len(jobs), desc="trainings", unit="training"))
+    curves = {name: [found[name, seed] for seed in seeds] for name in arms}
     text = table(curves)
     print(f"\n{text}\n")
-    print(headline(curves, singles=config.bounds.min_group == 1))
+    print("Means of the seeds, with the lowest and the highest. docs/evidence.md has more tasks.")
     (args.out / "table.md").write_text(text + "\n")
-    results = {name: [point._asdict() for point in curve] for name, curve in curves.items()}
+    results = {
+        name: {seed: [point._asdict() for point in found[name, seed]] for seed in seeds}
+        for name in arms
+    }
     (args.out / "results.json").write_text(json.dumps(results, indent=1))
     if draws:
         draw(curves, args.out / "curves.png")
     print(
-        f"Written to {args.out}: {'curves.png, ' if draws else ''}results.json, table.md and both "
+        f"Written to {args.out}: {'curves.png, ' if draws else ''}results.json, table.md and the "
         "ledgers."
     )
+
+
+def _train(
+    given: tuple[dict[str, _Arm], list[tuple[str, int]], argparse.Namespace], at: int
+) -> "tuple[tuple[str, int], list[Point]]":
+    """One training, in a process of its own."""
+    from budgetalloc.cli.testbed.train import train
+
+    arms, jobs, args = given
+    name, seed = jobs[at]
+    arm = arms[name]
+    file = re.sub(r"\W+", "_", name).strip("_")
+    ledger = args.out / f"{file}_{seed}.jsonl"
+    ledger.unlink(missing_ok=True)  # from an earlier demo
+    curve = train(
+        arm.build(seed=seed),
+        {**arm.options, "ledger": ledger},
+        steps=args.steps,
+        learning_rate=args.learning_rate,
+        group=arm.group,
+        seed=seed,
+    )
+    return jobs[at], curve
 
 
 def _can_draw() -> bool:
@@ -85,24 +130,34 @@ def _can_draw() -> bool:
     return True
 
 
-def table(curves: "Mapping[str, Sequence[Point]]") -> str:
-    """The end of both runs as a Markdown table."""
-    measures = ("held-out success", "rollouts", "tokens", "mixed groups", "rollouts in them")
-    rows = [("policy", *measures, "seconds")]
-    for name, curve in curves.items():
-        # the start has no groups
-        start, first, end = curve[0], curve[min(1, len(curve) - 1)], curve[-1]
-        rows.append(
-            (
-                name,
-                f"{start.success:.3f} -> {end.success:.3f}",
-                f"{end.rollouts:,}",
-                f"{end.tokens:,}",
-                f"{first.mixed_groups or 0:.2f} -> {end.mixed_groups or 0:.2f}",
-                f"{first.mixed_rollouts or 0:.2f} -> {end.mixed_rollouts or 0:.2f}",
-                f"{end.seconds:.0f}",
-            )
-        )
+def _success(curves: "Curves", name: str) -> NDArray[np.float64]:
+    """Success by seed and point."""
+    return np.array([[point.success for point in curve] for curve in curves[name]])
+
+
+def _rollouts(curves: "Curves", name: str) -> NDArray[np.float64]:
+    """What had been generated at each point, on average over the seeds."""
+    each = [[point.rollouts for point in curve] for curve in curves[name]]
+    return np.asarray(np.mean(each, axis=0))
+
+
+def table(curves: "Curves") -> str:
+    """The ends of all trainings as a Markdown table: means, with the lowest and highest seed.
+
+    `uniform's end after`: the rollouts after which a policy's mean curve reached the end of
+    uniform's.
+    """
+    head = ("held-out success", "less uniform's", "higher on", "uniform's end after", "rollouts")
+    rows = [("policy", *head)]
+    base_S = _success(curves, "uniform")[:, -1]
+    for name in curves:
+        success_SG, rollouts_G = _success(curves, name), _rollouts(curves, name)
+        more_S = success_SG[:, -1] - base_S
+        spent = reached(rollouts_G, success_SG.mean(axis=0), base_S.mean())
+        ahead = f"{(more_S > 0).sum()} of {len(more_S)} seeds"
+        passed = f"{spent:,.0f}" if np.isfinite(spent) else "not reached"
+        compared = ("", "", "") if name == "uniform" else (_spread(more_S, "+"), ahead, passed)
+        rows.append((name, _spread(success_SG[:, -1]), *compared, f"{rollouts_G[-1]:,.0f}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -112,47 +167,26 @@ def table(curves: "Mapping[str, Sequence[Point]]") -> str:
     return "\n".join(lines)
 
 
-def headline(curves: "Mapping[str, Sequence[Point]]", singles: bool) -> str:
-    """Says after how many rollouts the other policy reaches uniform's final success.
-
-    `singles`: the policy may draw groups of one.
-    """
-    goal, total = curves["uniform"][-1].success, curves["uniform"][-1].rollouts
-    name = next(name for name in curves if name != "uniform")
-    passed = next((point for point in curves[name] if point.success >= goal), None)
-    subject = f"{name[0].upper()}{name[1:]}"
-    if passed is None:
-        text = f"{subject} did not reach uniform's final success of {goal:.3f}."
-    else:
-        of_all = f"{passed.rollouts:,} of {total:,} rollouts ({passed.rollouts / total:.0%})"
-        text = f"{subject} reached uniform's final success of {goal:.3f} after {of_all}."
-    text += " One seed: a demonstration, not a measurement. `docs/evidence.md` has measurements."
-    if singles:
-        text += (
-            f"\n{subject} draws single rollouts of prompts with history, which have a gradient "
-            "through the posterior baseline: the share of mixed groups does not describe this "
-            "policy."
-        )
-    return text
+def _spread(values_S: NDArray[np.float64], sign: str = "") -> str:
+    low, high = values_S.min(), values_S.max()
+    return f"{values_S.mean():{sign}.3f} ({low:{sign}.3f} to {high:{sign}.3f})"
 
 
-def draw(curves: "Mapping[str, Sequence[Point]]", path: Path) -> None:
-    """Plots held-out success, and the share of mixed groups, against rollouts."""
+def draw(curves: "Curves", path: Path) -> None:
+    """Plots held-out success against rollouts: the mean, and a band from the lowest to the highest
+    seed."""
     from matplotlib import pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
-    for (name, curve), color in zip(curves.items(), ("tab:gray", "tab:blue"), strict=False):
-        rollouts = [point.rollouts / 1000 for point in curve]
-        left.plot(rollouts, [point.success for point in curve], color=color, label=name)
-        shares = [point.mixed_groups for point in curve[1:]]
-        right.plot(rollouts[1:], shares, color=color, label=name)
-    left.axhline(curves["uniform"][-1].success, color="tab:gray", linewidth=0.8, linestyle=":")
-    left.set(ylabel="held-out success", title="What is learned")
-    right.set(ylabel="share of groups with a pass and a fail", ylim=(0, None))
-    right.set(title="Groups that teach under a group baseline")
-    for axis in (left, right):
-        axis.set_xlabel("rollouts generated (thousands)")
-        axis.grid(alpha=0.3)
-        axis.legend()
+    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+    for name, color in zip(curves, ("tab:gray", "tab:blue", "tab:orange"), strict=False):
+        success_SG, rollouts_G = _success(curves, name), _rollouts(curves, name) / 1000
+        axis.plot(rollouts_G, success_SG.mean(axis=0), color=color, label=name)
+        band = success_SG.min(axis=0), success_SG.max(axis=0)
+        axis.fill_between(rollouts_G, *band, color=color, alpha=0.15, linewidth=0)
+    seeds = len(curves["uniform"])
+    axis.set(xlabel="rollouts generated (thousands)", ylabel="held-out success")
+    axis.set(title=f"Mean of {seeds} seeds; bands: lowest and highest seed")
+    axis.grid(alpha=0.3)
+    axis.legend(loc="upper left")
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -42,10 +42,10 @@ def main(first=low_digit, *others, **options):
 def checked(tmp_path, capsys):
     """Exit status, stdout by name and the last line of stderr of a check of SCRIPT with these last lines."""
 
-    def check(end):
+    def check(end, *options):
         path = tmp_path / "train.py"
         path.write_text(SCRIPT.replace("HELPERS", repr(str(HELPERS))) + end)
-        status = main(["check", str(path), str(tmp_path / "run")])
+        status = main(["check", *options, str(path), str(tmp_path / "run")])
         printed = capsys.readouterr()
         found, name = {}, ""
         for line in printed.out.splitlines():
@@ -65,6 +65,13 @@ def test_it_says_what_the_training_would_do_and_stops_there(checked, tmp_path):
     assert found["changed"].startswith(f"ledger='{tmp_path}")
     assert "cap=8" in found["changed"]
     assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_a_policy_of_the_command_line_takes_the_place_of_the_scripts_own(checked, tmp_path):
+    (tmp_path / "mine.py").write_text("import budgetalloc as ba\ndef mine(): return ba.knapsack(discount=0.5)\n")
+    status, found, _ = checked("main(policy='uniform')", "--policy", f"{tmp_path}/mine.py:mine")
+    assert (status, found["policy"].split("(")[0]) == (0, "knapsack")
+    assert found["changed"].startswith("nothing")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib import completions
 from budgetalloc.contrib.costs import Costs
-from budgetalloc.contrib.pacing import Horizon, phases
+from budgetalloc.contrib.pacing import Horizon
 from budgetalloc.policies.batch_advantages import batch_advantages, sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
@@ -324,17 +324,14 @@ def test_beliefs_are_saved_in_checkpoints_and_restored(build, tmp_path, ledger):
 
 
 def test_a_budget_that_varies_over_the_run_continues_after_a_resume(build, tmp_path, ledger):
-    horizon, asked = Horizon(rollouts=400, steps=10, low=8, quantum=4), []
+    horizon, asked = Horizon(rollouts=400, steps=10, low=8, quantum=4, parts=[(2, 1), (8, 4)]), []
 
     def paced(step, spent):
         asked.append((step, spent))
-        return horizon.fit(phases(horizon, [(2, 1), (8, 4)], step, spent), step, spent)
+        return horizon(step, spent)
 
-    plan = [horizon.fit(phases(horizon, [(2, 1), (8, 4)], 0, 0), 0, 0)]
-    while len(plan) < 10:
-        plan.append(paced(len(plan), sum(plan)))
+    plan = list(horizon.plan())
     assert plan[2] > 2 * plan[1]
-    asked.clear()
     settings = {"reward_funcs": low_digit, "rollouts_per_step": paced, "candidates": 2, "ledger": ledger}
     build(AdaptiveRolloutWorker(ba.thompson(), **settings), max_steps=2, save_strategy="steps", save_steps=2).train()
     build(again := AdaptiveRolloutWorker(ba.thompson(), **settings), max_steps=3)
@@ -366,8 +363,6 @@ def test_costs_in_seconds_of_the_server_are_learned(build):
         ({"caps": 4}, ba.InputError, "caps= is no option, did you mean cap"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
         ({"policy": replace(ba.adaptive(), plan=(8,))}, ba.UnsupportedError, "rollouts_per_step="),
-        ({"candidates": 2, "domain": "x", "quotas": {"a": (0, 1)}}, ba.UnsupportedError, "quotas with candidates=2"),
-        ({"candidates": 2, "domain": "x", "mixture": "learn"}, ba.UnsupportedError, "mixture with candidates=2"),
     ],
 )
 def test_bad_arguments_are_refused_when_the_worker_is_made(given, error, message):

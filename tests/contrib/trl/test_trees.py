@@ -7,7 +7,7 @@ from conftest import SAVES, AroundSteps, attach, logged, rows, same_weights, wei
 from transformers import TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc.contrib.stored_responses import SelectiveSampleBuffer
+from budgetalloc.contrib.stored_responses import CorrectResponseBuffer
 from budgetalloc.contrib.trees import Trees
 from budgetalloc.errors import InputError, UnsupportedError
 
@@ -192,7 +192,7 @@ def test_without_a_callback_trees_are_refused(build):
         ({"mask_truncated_completions": True}, {}, "mask_truncated_completions"),
         ({}, {"baseline": "batch", "scale": "batch"}, "baseline='batch'"),
         ({}, {"policy": "reinforce_ada"}, "some leaves"),
-        ({}, {"buffer": SelectiveSampleBuffer()}, "buffer="),
+        ({}, {"buffer": CorrectResponseBuffer()}, "buffer="),
     ],
 )
 def test_what_would_get_wrong_advantages_is_refused(build, config, options, named):
