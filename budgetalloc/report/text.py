@@ -8,6 +8,7 @@ from typing import Any
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import FAILED, MIXED, PASSED, SINGLE, TIED
+from budgetalloc.logs.records import NO_STEPS
 from budgetalloc.report.replays import LIMITS
 from budgetalloc.report.summary import BELIEF, NEAR, Report, share
 
@@ -100,6 +101,8 @@ def headline(run: Report) -> str:
         )
     if run.share_single == 1:
         text = "Every rollout was a single rollout: there is no group whose rewards could be equal."
+    if NO_STEPS in run.doubts:
+        text = "The log names no steps, so its groups are not known, nor what was wasted."
     if run.missing_steps:
         here = run.run_steps - run.missing_steps
         text += (
