@@ -6,8 +6,8 @@
 Learning is the mean held-out success over a run with equal generated rollouts, at the policy's tuned rate, on the
 table's seeds (on tuning seeds where it has no others), as in the files of `CURVES`. Each of the twelve mixes has the
 log that a user would have: `uniform()` in groups of 8 at its tuned rate, seed 0, 150 steps of 256 rollouts. Every
-policy with a learning curve on the mix is replayed on it (`Replay`, seed 0) until it has generated as many rollouts.
-A figure is the mean over these, or over steps of 256 of them:
+policy with a learning curve on the mix is replayed on it (`Replay`, seed 0) until it has generated a third as many
+rollouts. A figure is the mean over these, or over steps of 256 of them:
 
 - `mixed`: the share of rollouts in groups with unequal rewards; `groups`: the number of these groups in a step.
 - `signal`: 4 times the variance of the prompt's logged rewards in visits v-2 to v+2 (`Replay.variances`).
@@ -55,6 +55,7 @@ CURVES = ("results", "rounds", "singles", "ablation")
 LEFT_OUT = ("edit_distance", "noisy_score", "reward_model", "scheduled", "hopeless", "chain")
 TWELVE = [mix for mix in MIXES if mix not in LEFT_OUT]
 TOTAL = STEPS * ROLLOUTS
+REPLAYED = TOTAL // 3
 LEARNER_SEEDS = range(2)
 
 
@@ -123,7 +124,7 @@ def measured(logs: Path, at: int) -> list[dict[str, Any]]:
     ledger = unit_rewards(ba.Ledger.read(log), None)
     for name, success in learning(mix).items():
         meter = Meter(ba.Replay(ledger, seed=0))
-        for _ in steps_of(name, meter, 0, TOTAL):
+        for _ in steps_of(name, meter, 0, REPLAYED):
             pass
         rows.append({"mix": mix, "policy": name, "learning": round(success, 5), **meter.figures()})
     return rows

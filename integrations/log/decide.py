@@ -36,8 +36,8 @@ def main() -> None:
     seen = json.loads(ba.report.as_json(ba.report.report(asked.log, policies=policies)))
     print(*decision(seen), sep="\n")
     for row in seen["policies"] or ():
-        share = f"{row['mixed_rollouts']:.0%} of its rollouts in mixed groups, " if row["min_group"] > 1 else ""
-        print(f"{row['policy']}: {share}signal {row['signal']:.0%}, {row['modelled']:.0%} of its rewards modelled")
+        taught = 100 * row["taught"]
+        print(f"{row['policy']}: {taught:.0f} prompts with a gradient per 100 rollouts, {row['modelled']:.0%} modelled")
 
 
 if __name__ == "__main__":

@@ -241,7 +241,7 @@ def test_a_log_to_a_decision(tmp_path, monkeypatch, capsys, rewards_G, says):
     printed = capsys.readouterr().out
     assert says in printed
     assert "Compare adaptive() with uniform()" in printed
-    assert "adaptive: signal" in printed
+    assert "prompts with a gradient per 100 rollouts" in printed
     assert doctest.testmod(decide).failed == 0
 
 
