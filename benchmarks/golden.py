@@ -188,32 +188,35 @@ def write(path: Path, name: str, result: Record) -> None:
         file.write(json.dumps({"case": name, **result}) + "\n")
 
 
+def verl_cases() -> dict[str, list[str]]:
+    """The names of verl's cases, and what each changes in verl's configuration."""
+    attached = ["trainer.v1.trainer_mode=budgetalloc", "trainer.total_training_steps=4"]
+    return {
+        f"verl {policy} {reward}": [
+            *attached,
+            f"+budgetalloc.policy={policy}",
+            f"data.train_files=FOLDER/{data}.parquet",
+        ]
+        for policy in VERL_POLICIES
+        for reward, data in VERL_DATA.items()
+    }
+
+
 def record_verl(out: Path, only: str, tree: str) -> None:
     """Runs verl's cases as tests/verl does, but with the budgetalloc of a tree, and writes a line for each."""
     sys.path.insert(0, str(ROOT / "tests" / "verl"))
     import runs
 
-    wanted = {
-        f"{policy}_{reward}": [
-            f"trainer.v1.trainer_mode=budgetalloc +budgetalloc.policy={policy}",
-            f"trainer.total_training_steps=4 data.train_files=FOLDER/{data}.parquet",
-        ]
-        for policy in VERL_POLICIES
-        for reward, data in VERL_DATA.items()
-        if only in f"verl {policy} {reward}"
-    }
-    if not wanted:
-        return
+    wanted = {name.replace(" ", "_"): changes for name, changes in verl_cases().items() if only in name}
     folder = Path(f"{out}_verl")
     folder.mkdir()
     os.environ.update(runs.ENVIRONMENT)
     os.environ["PYTHONPATH"] = os.pathsep.join([tree, *os.environ["PYTHONPATH"].split(os.pathsep)])
     with runs.a_ray() as ray:
-        each = {name: [word for line in lines for word in line.split()] for name, lines in wanted.items()}
-        ray.get(ray.remote(num_cpus=1)(verl_trained).remote(folder, each))
+        ray.get(ray.remote(num_cpus=1)(verl_trained).remote(folder, wanted))
     seen = json.loads((folder / "seen.json").read_text())
     for name in wanted:
-        write(out.with_suffix(".verl"), "verl " + name.replace("_", " "), seen[name][0])
+        write(out.with_suffix(".verl"), name.replace("_", " "), seen[name][0])
 
 
 def verl_trained(folder: Path, wanted: dict[str, list[str]]) -> None:
@@ -267,14 +270,19 @@ def recorded(tree: Path, out: Path, only: str) -> dict[str, Record]:
     """The records of the budgetalloc in a tree, by case."""
     environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     words = [str(Path(__file__)), "--record", str(out), "--only", only]
-    commands = [[sys.executable], [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]]
-    if VERL.exists():
-        commands.append([str(VERL)])
-    else:
-        print(f"verl is left out: {VERL} does not exist (make .venv-verl/installed)")
-    for command in commands:
-        more = ["--verl", str(tree)] if command == [str(VERL)] else []
-        subprocess.run([*command, *words, *more], env=environment, cwd=tree, check=True, stdout=sys.stderr)
+    two = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    launches = [
+        (dict(cases(1)), [sys.executable, *words]),
+        (dict(cases(2)), [sys.executable, *two, *words]),
+        (verl_cases(), [str(VERL), *words, "--verl", str(tree)]),
+    ]
+    for names, command in launches:
+        if not any(only in name for name in names):
+            continue
+        if command[0] == str(VERL) and not VERL.exists():
+            print(f"verl is left out: {VERL} does not exist (make .venv-verl/installed)")
+            continue
+        subprocess.run(command, env=environment, cwd=tree, check=True, stdout=sys.stderr)
     lines = [json.loads(line) for path in sorted(out.parent.glob(f"{out.name}.*")) for line in path.open()]
     return {line.pop("case"): line for line in lines}
 

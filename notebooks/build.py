@@ -2,14 +2,10 @@
 
     python notebooks/build.py                 # all of them
     python notebooks/build.py 02 06           # those whose names begin so
-    python notebooks/build.py --small         # short loops, nothing written, to test whether they run
 
 A source is a Python file in cells: `# %%` begins code, `# %% [markdown]` begins text. After changing a source, run this
 command and commit both; `tests/test_notebooks.py` fails if the two differ. The same versions of the libraries make the
 same bytes: seeds are fixed, and no time, path or processor is written.
-
-The outputs of 04 are of a public log, which is not shipped: set BUDGETALLOC_LOG to the path of the log (the notebook
-has its address). Without BUDGETALLOC_LOG, 04 runs on a made-up log and is not written.
 """
 
 import argparse
@@ -51,7 +47,7 @@ def notebook(source: Path) -> Any:
     return new_notebook(cells=cells, metadata=_METADATA)
 
 
-def run(book: Any, *, small: bool = False, timeout: int = 1800) -> Any:
+def run(book: Any, *, timeout: int = 1800) -> Any:
     """Executes the cells in this very Python, in the folder of the notebooks; raises `CellExecutionError`."""
     from ipykernel.kernelspec import write_kernel_spec
     from jupyter_client.kernelspec import KernelSpecManager
@@ -72,7 +68,7 @@ def run(book: Any, *, small: bool = False, timeout: int = 1800) -> Any:
             coalesce_streams=True,
             resources={"metadata": {"path": str(HERE)}},
         )
-        env = {k: v for k, v in os.environ.items() if k not in ("BUDGETALLOC_SMALL", "MPLBACKEND", "FORCE_COLOR")}
+        env = {k: v for k, v in os.environ.items() if k not in ("MPLBACKEND", "FORCE_COLOR")}
         env |= {
             "IPYTHONDIR": folder,
             "OMP_NUM_THREADS": "1",
@@ -80,7 +76,7 @@ def run(book: Any, *, small: bool = False, timeout: int = 1800) -> Any:
         }  # independent of the user's settings
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), env.get("PYTHONPATH")]))
         try:
-            client.execute(env=env | ({"BUDGETALLOC_SMALL": "1"} if small else {}))
+            client.execute(env=env)
         finally:
             kernel.shutdown_kernel(now=True)
     book["metadata"] = dict(_METADATA)
@@ -90,18 +86,14 @@ def run(book: Any, *, small: bool = False, timeout: int = 1800) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="beginnings of names, such as 02; default: all")
-    parser.add_argument("--small", action="store_true", help="short loops; nothing is written")
     args = parser.parse_args()
     chosen = [path for path in SOURCES if not args.names or path.name.startswith(tuple(args.names))]
     if not chosen:
         sys.exit(f"No notebook begins with {' or '.join(args.names)}: {', '.join(path.stem for path in SOURCES)}.")
     for source in chosen:
-        book = run(notebook(source), small=args.small)
+        book = run(notebook(source))
         text = nbformat.writes(book) + "\n"
-        if source.name.startswith("04") and "BUDGETALLOC_LOG" not in os.environ:
-            print(f"{source.stem}: not written, BUDGETALLOC_LOG is not set")
-        elif not args.small:
-            (HERE / f"{source.stem}.ipynb").write_text(text, encoding="utf-8")
+        (HERE / f"{source.stem}.ipynb").write_text(text, encoding="utf-8")
         print(f"{source.stem}: {len(book.cells)} cells, {len(text) / 1000:.0f} KB", flush=True)
 
 

@@ -76,6 +76,7 @@ def test_grid(budget, expected):
         ({"rollouts": 8, "tokens": float("inf")}, "tokens=inf"),
         ({"rollouts": None, "tokens": 100}, "cap=None"),
         ({"rollouts": 8, "quotas": {"a": (5, 4)}}, "quotas={'a': (5, 4)}): give 0 <= fewest <= most"),
+        ({"rollouts": 8, "quotas": [("a", (5, 6))]}, "quotas=[('a', (5, 6))]): give a mapping"),
     ],
 )
 def test_a_refusal_names_the_argument_and_shows_the_value(settings_, shown):
@@ -83,6 +84,12 @@ def test_a_refusal_names_the_argument_and_shows_the_value(settings_, shown):
         Budget(**settings_)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, BudgetallocError)
+
+
+def test_a_grid_that_would_not_fit_into_memory_is_refused():
+    with pytest.raises(BudgetError, match="counts up to 1000000000 are too many to list"):
+        Budget(10**9, min_group=1).grid()
+    assert Budget(10**9, min_group=1).grid(limit=3).tolist() == [2, 3]
 
 
 @LIMITS
@@ -138,22 +145,3 @@ def can_be_spent(budget: Budget, prompts: int) -> bool:
     for _ in range(prompts):
         reachable = {total + int(n) for total in reachable for n in budget.grid()}
     return budget.rollouts in reachable
-
-
-def test_check_says_nothing_about_tokens():
-    Budget(rollouts=None, tokens=10.0, cap=8).check(1000)
-
-
-@pytest.mark.parametrize(
-    ("budget", "prompts", "text"),
-    [
-        (Budget(rollouts=16, floor=4), 8, r"floor=4 need 32 rollouts. Use floor=2 or floor=0 or rollouts=32\."),
-        (Budget(rollouts=10, floor=2), 8, r"Use floor=1 \(with min_group=1\) or floor=0 or rollouts=16\."),
-        (Budget(rollouts=1), 1, r"need 2 rollouts. Use floor=1 \(with min_group=1\) or rollouts=2\."),
-        (Budget(rollouts=64, cap=4), 8, r"cap=4 can take only 32 rollouts. Use cap=8 or rollouts=32\."),
-        (Budget(rollouts=7, floor=0, min_group=4, cap=6), 4, r"groups of 4 to 6 rollouts .* Use rollouts=6 or 8"),
-    ],
-)
-def test_check_messages(budget, prompts, text):
-    with pytest.raises(BudgetError, match=text):
-        budget.check(prompts)

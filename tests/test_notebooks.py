@@ -1,4 +1,4 @@
-"""The notebooks: equal to their sources, run in small size, and kept with outputs that are clean."""
+"""The notebooks: equal to their sources, run as a reader runs them, and kept with outputs that are clean."""
 
 import importlib.util
 import json
@@ -6,10 +6,7 @@ import re
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
-
-import budgetalloc as ba
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 _spec = importlib.util.spec_from_file_location("notebooks_build", FOLDER / "build.py")
@@ -60,34 +57,14 @@ def test_the_kept_outputs_are_clean(path):
 
 
 @pytest.mark.parametrize("path", build.SOURCES, ids=lambda path: path.stem)
-def test_it_runs_in_small_size(path):
-    if path.stem.startswith("05"):
-        pytest.importorskip("trl")
-    book = build.run(build.notebook(path), small=True)
+def test_it_runs_as_it_is_shipped(path):
+    book = build.run(build.notebook(path))
     assert any("image/png" in output.get("data", {}) for output in outputs(book))
 
 
-def test_the_public_log_is_made_into_counts(tmp_path):
-    """`fetch` of 04, on a file in the format of the public one, read back by the package."""
-    cell = next(
-        c.source
-        for c in build.notebook(FOLDER / "source" / "04_ablation_on_logged_rewards.py").cells
-        if "def fetch" in c.source
-    )
-    names = {}
-    exec("import csv, json, urllib.request\n" + cell[cell.index("def fetch") : cell.index("class Logged")], names)
-    public = tmp_path / "public.json"
-    public.write_text(json.dumps({"7": [0.0, 0.625], "12": [1.0]}))
-    names["fetch"](public.as_uri(), tmp_path / "counts.csv")
-    ledger = ba.Ledger.read(tmp_path / "counts.csv")
-    visits = {
-        (step, name): ledger.frame.reward.to_numpy()[
-            (ledger.frame.step.to_numpy() == step) & (np.array(ledger.frame.prompt.tolist()) == name)
-        ]
-        for step, name in zip(ledger.frame.step.tolist(), ledger.frame.prompt.tolist(), strict=True)
-    }
-    assert {key: (rewards.sum(), len(rewards)) for key, rewards in visits.items()} == {
-        (0, 7): (0, 8),
-        (1, 7): (5, 8),
-        (0, 12): (8, 8),
-    }
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_it_begins_with_a_question_and_ends_with_a_picture_and_a_sentence(path):
+    first, *_, picture, last = read(path).cells
+    assert first.source.splitlines()[0].endswith("?")
+    assert "image/png" in picture.outputs[-1].data
+    assert last.cell_type == "markdown"

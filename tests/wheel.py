@@ -2,8 +2,8 @@
 
 python tests/wheel.py DIST UV CONSTRAINTS       # the Python that runs this is that of the environments
 
-Two environments, outside of the repository: the core alone, and `[trl]` beside a torch that was there before. Nothing
-of the repository can be imported in them.
+Two environments, outside of the repository: the core alone, to which `[logs]` comes, and `[trl]` beside a torch that
+was there before. Nothing of the repository can be imported in them.
 """
 
 import os
@@ -27,12 +27,14 @@ def mine(seed=0):
 for check in testing.CHECKS:
     check(mine)
 print(f"{len(testing.CHECKS)} rules kept by a policy of one's own, budgetalloc", ba.__version__)
-log = testing.log_of(testing.turning(), steps=40)
+"""
+LOG = """
+import budgetalloc as ba
+from budgetalloc import testing
 writer = ba.LedgerWriter("ledger.jsonl")
-for step in range(40):
-    at = log.step_R == step
-    ids = [f"p{name}" for name, here in zip(log.ids_R, at) if here]
-    writer.append(step, ids, log.rewards_R[at], log.lengths_R[at], log.predicted_R[at], log.counts_R[at])
+for step, rows in testing.log_of(testing.turning(), steps=40).frame.groupby("step"):
+    ids, size = [f"p{name}" for name in rows.prompt], [8] * len(rows)
+    writer.append(step, ids, rows.reward, [9] * len(rows), [0.5] * len(rows), size)
 """
 TYPED = """
 import budgetalloc as ba
@@ -46,7 +48,7 @@ callback: {ledger: run/ledger.jsonl}
 model: WEIGHTS
 dataset: train.jsonl
 grpo: {output_dir: run, per_device_train_batch_size: 32, num_generations: 4, max_completion_length: 5, max_steps: 4,
-       use_cpu: true, bf16: false, report_to: none, save_steps: 2}
+       report_to: none, save_steps: 2}
 """
 
 
@@ -62,7 +64,6 @@ def main(dist: Path, uv: Path, constraints: Path) -> None:
         core = Bare(Path(folder) / "core", uv, constraints)
         core.install(wheel, "mypy")
         core.run("python", "-c", RULES)
-        core.run("budgetalloc", "report", "ledger.jsonl", "--html", "report.html", "--seeds", "1", quiet=True)
         core.run("budgetalloc", "methods", quiet=True)
         (core.folder / "typed.py").write_text(TYPED)
         told = core.run("mypy", "--strict", "typed.py", quiet=True, status=1)
@@ -70,13 +71,17 @@ def main(dist: Path, uv: Path, constraints: Path) -> None:
         assert told.count("error:") == 1, told
         assert 'Argument "rollouts" to "Budget" has incompatible type "str"' in told, told
 
+        core.install(f"{wheel}[logs]")
+        core.run("python", "-c", LOG)
+        core.run("budgetalloc", "report", "ledger.jsonl", "--html", "report.html", "--seeds", "1", quiet=True)
+
         trl = Bare(Path(folder) / "trl", uv, constraints)
         trl.install("torch")
         torch = trl.version("torch")
         trl.install(f"{wheel}[trl]")
         assert trl.version("torch") == torch, "the user's torch was replaced"
-        trl.run("budgetalloc", "demo", "--steps", "4")
-        trl.run("budgetalloc", "report", "runs/demo/adaptive_ledger.jsonl", "--seeds", "1", quiet=True)
+        trl.run("budgetalloc", "demo", "--steps", "4", "--seeds", "1")
+        trl.run("budgetalloc", "report", "runs/demo/adaptive_20.jsonl", "--seeds", "1", quiet=True)
         own = "from budgetalloc.cli.testbed.skills import *; import json\n"
         own += "rows = [row for row in pool(20) if not skill_of(row['prompt_id']).is_trap]\n"
         own += "lines = [json.dumps({'prompt': row['prompt'], 'answer': answer(row['prompt'])}) for row in rows]\n"

@@ -31,7 +31,6 @@ __all__ = [
     "extremes",
     "group_kinds",
     "mixed_groups",
-    "rollouts_by_kind",
     "to_unit",
     "unequal",
 ]
@@ -314,16 +313,3 @@ def group_kinds(
     ]
     conditions += [best_G <= EQUAL, worst_G >= 1 - EQUAL]
     return np.select(conditions, [-1, 4, 0, 1, 2], 3), rollouts_G
-
-
-def rollouts_by_kind(
-    rewards_R: ArrayLike, success_R: ArrayLike, group_R: NDArray[np.int64], groups: int
-) -> dict[str, int]:
-    """The number of rollouts with a reward in groups of each kind. Arguments as in `group_kinds`.
-
-    >>> rollouts_by_kind([0.0, 1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0],
-    ...     np.array([0, 0, 1, 1, 2]), 3)
-    {'mixed': 2, 'all_fail': 0, 'all_pass': 2, 'tied': 0, 'single': 1}
-    """
-    kind_G, rollouts_G = group_kinds(rewards_R, success_R, group_R, groups)
-    return {kind: int(rollouts_G[kind_G == at].sum()) for at, kind in enumerate(KINDS)}

@@ -123,7 +123,7 @@ class Domains(Part):
             )
         self._checked = True
         budget = session.options.bounds.budget(rollouts, len(self.quotas.pool), group)
-        plan = self.plan(Plan([], budget, [], [], rollouts, group))
+        plan = self.plan(Plan([], budget, [], rollouts, group))
         step = policy.begin(plan.ids_P, plan.budget, None, plan.domains_P)
         if step.in_rounds():
             raise UnsupportedError(

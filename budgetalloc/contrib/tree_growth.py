@@ -3,19 +3,15 @@ branches."""
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.policies.advantages import Baseline
-from budgetalloc.policies.batch_advantages import batch_advantages
-from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.training.options import Options
 
-__all__ = ["Extend", "Leaf", "branch_advantages", "grow", "tree_advantages"]
+__all__ = ["Extend", "Leaf", "branch_advantages", "grow"]
 
 _WAVE = 2**32  # the numbers of the branches of wave w begin at w times this
 
@@ -189,22 +185,3 @@ def branch_advantages(
                 away = (value_B[branch] - np.mean(baselines)) * weight_B[branch] / rows_B[branch]
                 advantages_RT[row, branch_RT[row] == branch] = away
     return advantages_RT
-
-
-def tree_advantages(
-    batch: Rollouts, options: Options, branch_RT: IntArray, weight_R: FloatArray
-) -> FloatArray:
-    """The advantages of a step's tokens, shape (R, T), with the baseline and scale of `options`.
-
-    Under the baseline "posterior", the prompt's history counts as evidence beside its other trees.
-    The scale is that of the same step with separate rollouts.
-    """
-    posterior, history = options.baseline == "posterior" and not batch.uniform, batch.baseline_R
-    rollouts = replace(batch, expected_R=history.mean) if posterior else batch
-    baseline: Baseline = "policy" if posterior else "group"
-    values_R = batch_advantages(
-        rollouts, baseline, options.scale or "group", options.weight or "rollout"
-    ).values_R
-    values_R = np.where(np.isnan(batch.rewards_R), np.nan, values_R)
-    evidence_R = history.mass if posterior else 0.0
-    return branch_advantages(branch_RT, weight_R, batch.group_R, values_R, evidence_R)

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.contrib.tree_growth import Leaf, grow, tree_advantages
+from budgetalloc.contrib.tree_growth import Leaf, branch_advantages, grow
 from budgetalloc.errors import (
     InputError,
     UnsupportedError,
@@ -23,6 +24,8 @@ from budgetalloc.errors import (
     check_seed,
 )
 from budgetalloc.policies import Policy
+from budgetalloc.policies.advantages import Baseline
+from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 from budgetalloc.trl.patching import patched_attribute
@@ -125,8 +128,20 @@ class Trees:
     def advantages(
         self, batch: Rollouts, options: Options, branch_RT: IntArray, weight_R: FloatArray
     ) -> FloatArray:
-        """The advantage of each token (`tree_growth.tree_advantages`)."""
-        return tree_advantages(batch, options, branch_RT, weight_R)
+        """The advantage of each token, shape (R, T), with the baseline and scale of `options`.
+
+        Under the baseline "posterior", the prompt's history counts as evidence beside its other
+        trees. The scale is that of the same step with separate rollouts.
+        """
+        posterior, history = options.baseline == "posterior" and not batch.uniform, batch.baseline_R
+        rollouts = replace(batch, expected_R=history.mean) if posterior else batch
+        baseline: Baseline = "policy" if posterior else "group"
+        values_R = batch_advantages(
+            rollouts, baseline, options.scale or "group", options.weight or "rollout"
+        ).values_R
+        values_R = np.where(np.isnan(batch.rewards_R), np.nan, values_R)
+        evidence_R = history.mass if posterior else 0.0
+        return branch_advantages(branch_RT, weight_R, batch.group_R, values_R, evidence_R)
 
     def begin(self, ids_R: list[Id]) -> None:
         """Tells the prompt of each row of the next call, in which rows with the same id are one

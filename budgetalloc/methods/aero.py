@@ -19,24 +19,16 @@ from budgetalloc.policies.spending import Spending
 _ALIKE = 4  # rows kept of a group of equal successes
 
 
-def useful_rollouts(successes_P: FloatArray, n_P: FloatArray) -> FloatArray:
-    """Rows that AERO trains on from a group with this many successes in n rollouts, shape (P,): 4
-    if all successes are equal, twice the successes if they are below one half, otherwise all."""
-    alike_P = (successes_P <= 0) | (successes_P >= n_P)
-    mixed_P = np.where(2 * successes_P < n_P, 2 * successes_P, n_P)
-    return np.minimum(n_P, np.where(alike_P, _ALIKE, mixed_P))
-
-
 def kept_rows(group_R: IntArray, success_R: FloatArray) -> NDArray[np.bool_]:
-    """Which rollouts AERO trains on, shape (R,): the first ones of each outcome, and none whose
-    success is NaN."""
+    """Which rollouts AERO trains on, shape (R,): the first 4 of a group of equal successes; of one
+    with fewer successes than failures, all successes and as many failures; otherwise all. None
+    whose success is NaN."""
     scored_R, won_R = ~np.isnan(success_R), np.nan_to_num(success_R) > 0.5
     groups = int(group_R.max(initial=-1)) + 1
     wins_G = np.bincount(group_R, won_R, groups).astype(np.float64)
     n_G = np.bincount(group_R, scored_R, groups).astype(np.float64)
     alike_G = (wins_G == 0) | (wins_G == n_G)
-    of_each_kind_G = np.where(2 * wins_G < n_G, wins_G, n_G)
-    most_G = np.where(alike_G, useful_rollouts(wins_G, n_G), of_each_kind_G)
+    most_G = np.select([alike_G, 2 * wins_G < n_G], [_ALIKE, wins_G], n_G)  # of each outcome
     return np.asarray(scored_R & (turn(3 * group_R + won_R + 2 * ~scored_R) < most_G[group_R]))
 
 
@@ -106,10 +98,10 @@ def aero(
             if (spending.counts_P == before_P).all():
                 break
             seen = yield spending.counts_P - before_P
-            begun_P = spending.counts_P > 0
-            open_P = begun_P & (seen.successes_P <= 0) & (spending.counts_P < most)
-            rows_P = useful_rollouts(seen.successes_P, seen.n_P)
-            useful = float(rows_P[begun_P & ~open_P].sum())
+            counts_P = spending.counts_P
+            open_P = (counts_P > 0) & (counts_P < most) & (seen.successes_P <= 0)
+            kept_R = kept_rows(seen.prompt_R, seen.success_R)
+            useful = float((kept_R & ~open_P[seen.prompt_R]).sum())
         before_P = spending.counts_P.copy()  # too few prompts fill the batch with larger groups
         spending.spread(np.argsort(before_P, kind="stable"), keep=min(total - batch, spending.left))
         yield spending.counts_P - before_P

@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 _MOST_DRAWN = 10**8  # random numbers of a call
-_SMALLEST = 0.01  # smaller penalties are raised to this value: weights are finite
 
 
 def check_rows(
@@ -354,7 +353,6 @@ def resample_on_correct(
     success_R: ArrayLike | None = None,
     min_zero: int = 2,
     min_positive: int = 2,
-    rng: np.random.Generator | None = None,
 ) -> IntArray:
     """Keeps each group's share of successes, those with the lowest penalty first (GRPO-RoC, arXiv
     2508.20722).
@@ -368,16 +366,12 @@ def resample_on_correct(
         penalties_R: Penalties, at least 0, shape (R,); NaN is the worst, and None is 0 for all.
         success_R: Success of each rollout in [0, 1]; None if the rewards are the successes.
         min_zero, min_positive: Fewest rows of each kind, as far as the group has them.
-        rng: Draws failures uniformly and successes with chances inverse to their penalty, at least
-            0.01, as the paper is quoted (we did not read its text).
 
     >>> resample_on_correct(["a"] * 8, [1, 0, 1, 1, 0, 1, 0, 0], 4, [0.5, 0, 0, 0.2, 0, 1, 0, 0])
     array([1, 2, 3, 4])
     """
     check_integer("min_zero", min_zero, 0)
     check_integer("min_positive", min_positive, 0)
-    if rng is not None:
-        check_rng(rng)
     group_R, rewards = check_rows(ids_R, rewards_R, rows)
     given = np.zeros(len(rewards)) if penalties_R is None else penalties_R
     penalties = as_rewards(given, len(rewards), "penalties_R")
@@ -402,10 +396,8 @@ def resample_on_correct(
     won_G = np.where(m_G - won_G <= most_zero_G, m_G - most_zero_G, won_G)
     won_G = np.where(won_G <= most_positive_G, most_positive_G, won_G)
 
-    key_K = np.where(positive_K, penalty_K, 0.0)
-    if rng is not None:  # the smallest of -log(weight) - Gumbel: a draw without replacement
-        key_K = np.log(np.maximum(key_K, _SMALLEST)) - rng.gumbel(size=len(key_K))
     kind_K = 2 * group_K + positive_K
     keep_by_kind = np.stack([m_G - won_G, won_G], axis=1).ravel()
-    kept = _first_of_groups(np.lexsort((key_K, kind_K)), kind_K, keep_by_kind)
+    best_first = np.lexsort((np.where(positive_K, penalty_K, 0.0), kind_K))
+    kept = _first_of_groups(best_first, kind_K, keep_by_kind)
     return np.sort(np.r_[scored[kept], rest])

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,36 +11,24 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.methods.table import method
 from budgetalloc.policies import Needs, Policy, View, uniform
 
-
-class Moments(NamedTuple):
-    """Number, mean, and sum of squared deviations of values (Welford's algorithm)."""
-
-    n: float = 0.0
-    mean: float = 0.0
-    squares: float = 0.0
-
-    @classmethod
-    def of(cls, values: FloatArray) -> "Moments":
-        """The moments of these values."""
-        n = len(values)
-        return cls(float(n), float(values.mean()), float(values.var() * n)) if n else cls()
-
-    def plus(self, other: "Moments") -> "Moments":
-        """The moments of the values of both."""
-        n, away = self.n + other.n, other.mean - self.mean
-        if not other.n:
-            return self
-        squares = self.squares + other.squares + away**2 * self.n * other.n / n
-        return Moments(n, self.mean + away * other.n / n, squares)
-
-    @property
-    def variance(self) -> float:
-        """The variance over n - 1; 0 for fewer than two values."""
-        return self.squares / (self.n - 1) if self.n > 1 else 0.0
+_SUMS = ("number", "sum", "squares")
 
 
-def _moments(numbers: Mapping[str, float], kind: str) -> Moments:
-    return Moments(*(numbers[f"{kind}_{name}"] for name in Moments._fields))
+def with_step(numbers: Mapping[str, float], seen: ByPrompt) -> dict[str, float]:
+    """Number, sum and sum of squares of all successes and of all group means of the run, the step
+    included."""
+    scored_R, means_P = seen.success_R[~np.isnan(seen.success_R)], seen.mean_P[seen.n_P > 0]
+    return {
+        f"{kind}_{name}": numbers.get(f"{kind}_{name}", 0.0) + float(more)
+        for kind, values in (("rewards", scored_R), ("means", means_P))
+        for name, more in zip(_SUMS, (len(values), values.sum(), values @ values), strict=True)
+    }
+
+
+def variance(numbers: Mapping[str, float], kind: str) -> float:
+    """The variance over n - 1; 0 for fewer than two values."""
+    n, total, squares = (numbers[f"{kind}_{name}"] for name in _SUMS)
+    return max(squares - total**2 / n, 0.0) / (n - 1) if n > 1 else 0.0
 
 
 @method("which baseline", "paper's formulas")
@@ -59,27 +46,19 @@ def ebpo(*, seed: int = 0) -> Policy:
     """
 
     def learn(memory: Memory, seen: ByPrompt) -> None:
-        n, total = float(seen.n_P.sum()), float(seen.successes_P.sum())
-        mean = total / max(n, 1)
-        squares = total - float(seen.graded_P.sum()) - n * mean**2  # u^2 = u - u (1-u)
-        rewards = Moments(n, mean, max(squares, 0.0))
-        for kind, step in (("rewards", rewards), ("means", Moments.of(seen.mean_P))):
-            updated = _moments(memory.numbers, kind).plus(step)._asdict()
-            memory.numbers |= {f"{kind}_{name}": value for name, value in updated.items()}
+        memory.numbers |= with_step(memory.numbers, seen)
 
     def expect(view: View, seen: ByPrompt) -> FloatArray:
-        scored_R, mean_P, n_P = ~np.isnan(seen.success_R), seen.mean_P, seen.n_P
-        rewards = _moments(view.numbers, "rewards").plus(Moments.of(seen.success_R[scored_R]))
-        means = _moments(view.numbers, "means").plus(Moments.of(mean_P[n_P > 0]))
-        noise_P = rewards.variance / np.maximum(n_P, 1)
-        total_P = noise_P + means.variance
+        numbers = with_step(view.numbers, seen)
+        noise_P = variance(numbers, "rewards") / np.maximum(seen.n_P, 1)
+        total_P = noise_P + variance(numbers, "means")
         share_P = np.where(total_P > 0, noise_P / np.where(total_P > 0, total_P, 1.0), 0.0)
-        return np.asarray((1 - share_P) * mean_P + share_P * rewards.mean)[seen.prompt_R]
+        mean = numbers["rewards_sum"] / max(numbers["rewards_number"], 1)
+        return np.asarray((1 - share_P) * seen.mean_P + share_P * mean)[seen.prompt_R]
 
-    start = {f"{kind}_{name}": 0.0 for kind in ("rewards", "means") for name in Moments._fields}
     return replace(
         uniform(),
         needs=Needs(baseline="policy", scale="whiten"),
-        memory=Memory({}, learn, start),
+        memory=Memory({}, learn),
         expect=expect,
     )

@@ -26,8 +26,8 @@ def reinforce_ada(
     rows are trained on.
 
     The defaults are the release's, for which the trainer's group size is 4. There a graded success
-    counts from 0.7 on, here by its share; `success=lambda r: r > 0.7` of the callback counts alike.
-    No estimation variant. Advantages are over all generated rollouts.
+    counts if it is above 0.7, here by its share, unless the trainer's `success=` has that
+    threshold. No estimation variant. Advantages are over all generated rollouts.
 
     The budget is a limit, of which only what is trained on is always spent.
 
@@ -44,9 +44,7 @@ def reinforce_ada(
     array([2, 0])
     """
     generate = -(-more * stages // group)
-    wins, fails = (max(1, group // 2), max(1, group - group // 2))
-    if quota == "positive":
-        wins, fails = 1, 0
+    wins, fails = (max(group // 2, 1), group - group // 2) if quota == "balanced" else (1, 0)
 
     def finished(seen: ByPrompt) -> NDArray[np.bool_]:
         failures_P = seen.n_P - seen.successes_P

@@ -8,7 +8,7 @@ all of them. The methods save updates, not generation.
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 
@@ -166,20 +166,17 @@ def roc(
     *,
     generate: Generate = 2,
     penalty: Annotated[int, Between(0)] | None = None,
-    choose: Literal["lowest", "drawn"] = "lowest",
     seed: int = 0,
 ) -> Policy:
     """GRPO-RoC (arXiv 2508.20722): round(m |positive| / n) successes of lowest penalty and the
     first failures, at least 2 of each kind.
 
-    choose='drawn' follows quotations of the paper, whose text was not read. The code then rejects
-    groups of equal rewards; here they have advantage 0. The paper keeps 16 of 32.
+    The code rejects groups of equal rewards before; here they have advantage 0. The paper keeps 16
+    of 32.
 
     Args:
         penalty: Which reward function returns the penalty, counted from 0; give it weight 0 to keep
             it out of the reward. None is no penalty.
-        choose: "drawn" draws failures uniformly and successes with chances inverse to their
-            penalty. The draws depend on the seed and on the step's ids and rewards.
 
     >>> scores_RF = np.array([[0, 1, 1, 0, 1, 1, 0, 0], [0, 0.5, 0.1, 0, 0.9, 0.2, 0, 0]]).T
     >>> roc(generate=2, penalty=1).keep(["a"] * 8, scores_RF[:, 0], 4, scores_RF)
@@ -203,9 +200,8 @@ def roc(
                     argument="penalty",
                 )
             penalties_R = scores_RF[:, penalty]
-        rng = _rng_of_step(seed, ids_R, rewards_R) if choose == "drawn" else None
         return downselect.resample_on_correct(
-            ids_R, rewards_R, rows, penalties_R, success_R=success_R, rng=rng
+            ids_R, rewards_R, rows, penalties_R, success_R=success_R
         )
 
     return generate_and_keep(generate, keep)

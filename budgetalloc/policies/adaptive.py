@@ -122,7 +122,7 @@ def sampled(
         belief: Belief = view.belief_P.sample(view.rng) if draw else view.belief_P
         budget = view.budget
         weights_P = belief.moment(i, j)
-        if i and j and belief.spread_P.min() < 1:
+        if i and j:
             weights_P *= belief.spread_P
         np.sqrt(weights_P, out=weights_P)
         if unsolved:
@@ -214,10 +214,8 @@ def first_groups(
     array([4, 2, 1, 1])
     """
     left = max(idle ** (prompts / rollouts), 0.25)
-    groups_P = np.ones(len(mass_P), dtype=np.int64)
-    vague = np.flatnonzero(mass_P < _ENOUGH)
-    groups_P[vague] = np.clip(np.rint((_ENOUGH - mass_P[vague]) / left), least, 4)
-    return groups_P
+    vague_P = np.clip(np.rint((_ENOUGH - mass_P) / left), least, 4)
+    return np.where(mass_P < _ENOUGH, vague_P, 1.0).astype(np.int64)
 
 
 def adaptive(

@@ -34,7 +34,6 @@ __all__ = [
     "Rounds",
     "View",
     "budget_of_groups",
-    "drawn_others",
 ]
 
 # prompts of a large pool that a decision sees, at least, and for each rollout
@@ -302,18 +301,10 @@ class Bounds:
         if not more:
             return own
         pool = Pool.of(pool_P, "pool_P")
-        return own + list(pool.take(drawn_others(own, pool, seed, step)[:more]))
-
-
-def drawn_others(batch_P: Sequence[Id], pool: Pool, seed: int, step: int) -> IntArray:
-    """Indices in the pool of the prompts that are not in the batch, in random order.
-
-    >>> drawn_others(["a", "b"], Pool(["a", "b", "c", "d", "e"]), seed=0, step=0)
-    array([4, 3, 2])
-    """
-    own_K = pool.find(batch_P, "batch_P")
-    others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
-    return others_K[np.random.default_rng([seed, step, 2]).permutation(len(others_K))]
+        own_K = pool.find(own, "batch_P")
+        others_K = np.delete(np.arange(len(pool)), own_K[own_K >= 0])
+        order_K = np.random.default_rng([seed, step, 2]).permutation(len(others_K))
+        return own + list(pool.take(others_K[order_K[:more]]))
 
 
 def budget_of_groups(size: int, budget: Budget) -> Budget:

@@ -84,10 +84,12 @@ def systematic_in_groups(
     least = -(-max(group, budget.smallest_group) // budget.quantum) * budget.quantum
     if budget.rollouts is None or budget.fewest or least == budget.smallest_group:
         return systematic(weights_P, budget, rng)  # raises for a budget without rollouts
-    grouped_K, others_K = np.flatnonzero(least_P == group), np.flatnonzero(least_P != group)
+    grouped_P = least_P == group
+    grouped_K, others_K = np.flatnonzero(grouped_P), np.flatnonzero(~grouped_P)
+    weights_K = weights_P[grouped_K]
     total, most, part = budget.rollouts, budget.largest_group, budget.rollouts
     if others_K.size:
-        share = float(weights_P[grouped_K].sum() / weights_P.sum())
+        share = float(weights_K.sum() / weights_P.sum())
         groups = int(share * total / least + rng.random())
         # the others may not take all of the rest
         needed = -(-(total - others_K.size * most) // least)
@@ -98,7 +100,7 @@ def systematic_in_groups(
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     if part:
         whole = replace(budget, rollouts=part, min_group=least)
-        _write(counts_P, grouped_K, systematic(weights_P[grouped_K], whole, rng))
+        _write(counts_P, grouped_K, systematic(weights_K, whole, rng))
     if part < total:
         rest = replace(budget, rollouts=total - part)
         counts_K = systematic_in_groups(weights_P[others_K], least_P[others_K], rest, rng)

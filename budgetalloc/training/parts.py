@@ -22,7 +22,6 @@ class Plan:
     Args:
         ids_P: The candidate prompts.
         budget: The budget of the step.
-        batch_P: The prompts of the loader's batch; empty if all prompts are candidates.
         own_ids: The prompt of each row of the loader's batch, if the adapter has one.
         rollouts: The rollouts that the trainer trains on.
         group: The trainer's group size.
@@ -34,7 +33,6 @@ class Plan:
 
     ids_P: Sequence[Id]
     budget: Budget
-    batch_P: Sequence[Id]
     own_ids: Sequence[Id]
     rollouts: int
     group: int

@@ -214,12 +214,12 @@ class Session:
             ids_P = bounds.offer(batch_P, self.pool, self.policy.seed, self.number)
             generated = rollouts * (1 if self.uniform else self.options.generate)
             budget = bounds.budget(generated, len(ids_P), group)
-            self._begin(Plan(ids_P, budget, batch_P, own_ids, rollouts, group))
+            self._begin(Plan(ids_P, budget, own_ids, rollouts, group))
 
     def begin_among(self, ids_P: Sequence[Id], budget: Budget, rollouts: int, group: int) -> None:
         """Begins the next step among these candidates and with this budget."""
         with self._alone("begin_among()"):
-            self._begin(Plan(ids_P, budget, [], [], rollouts, group, fixed=True))
+            self._begin(Plan(ids_P, budget, [], rollouts, group, fixed=True))
 
     def _begin(self, plan: Plan) -> None:
         """Begins the policy's step as planned, after all parts have been asked."""

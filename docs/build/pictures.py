@@ -31,8 +31,10 @@ sys.path[:0] = [str(ROOT / "benchmarks/learning"), str(ROOT / "benchmarks/scale"
 import results as scale  # noqa: E402
 from run import read  # noqa: E402
 from table import best_uniform, of_table  # noqa: E402
+from with_features import compared  # noqa: E402
 
 STYLE = {"svg.hashsalt": "budgetalloc", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 10}
+STYLE |= {"figure.constrained_layout.w_pad": 0.08}  # browsers' letters are wider
 STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 9}
 GREY, BLUE, ORANGE = "#6b6b6b", "#0173b2", "#d55e00"
 POLICIES = {"uniform": ("GRPO, best group size", GREY), "adaptive": ("adaptive()", BLUE)}
@@ -114,24 +116,38 @@ def twelve(figure: Figure, measure: str) -> None:
     above(figure)
 
 
+def dots(axes: Axes, found: dict[tuple[str, str], Runs], title: str) -> None:
+    """The mean difference on each mix and its interval, for each label and colour."""
+    for at, ((label, color), of_mixes) in enumerate(found.items()):
+        places = np.arange(len(ranked())) + 0.25 * ((len(found) - 1) / 2 - at)
+        axes.hlines(places, *np.array([interval(of_mixes[mix]) for mix in ranked()]).T, color=color)
+        means = [of_mixes[mix].mean() for mix in ranked()]
+        axes.plot(means, places, "o", color=color, markersize=4, label=label)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set(title=title, yticks=range(len(ranked())), yticklabels=ranked())
+    axes.grid(alpha=0.3)
+
+
 def differences(figure: Figure) -> None:
     """The difference from uniform on each mix, of success over the run and of coverage at the end."""
-    for axes, (measure, title) in zip(
-        figure.subplots(1, 2, sharey=True),
-        {"expected": "mean success less GRPO's", "pass64": "pass@64 at the end less GRPO's"}.items(),
-        strict=True,
-    ):
-        for shift, name in ((-0.15, "adaptive"), (0.15, "adaptive_3")):
-            label, color = POLICIES[name]
-            found = [gains(name, measure)[mix] for mix in ranked()]
-            ends = np.array([interval(of_S) for of_S in found])
-            places = np.arange(len(found)) - shift
-            axes.hlines(places, *ends.T, color=color)
-            axes.plot([of_S.mean() for of_S in found], places, "o", color=color, markersize=4, label=label)
-        axes.axvline(0, color="black", linewidth=0.8)
-        axes.set(title=title, yticks=range(len(ranked())), yticklabels=ranked())
-        axes.grid(alpha=0.3)
+    titles = {"expected": "mean success less GRPO's", "pass64": "pass@64 at the end less GRPO's"}
+    for axes, (measure, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
+        dots(axes, {POLICIES[name]: gains(name, measure) for name in ("adaptive", "adaptive_3")}, title)
     figure.axes[0].legend(loc="lower right")
+
+
+def parts(figure: Figure) -> None:
+    """The choice of prompts alone, single rollouts of random prompts with the belief as baseline, and both."""
+    folder, names = ROOT / "benchmarks/learning", ["own_groups", "equal_singles"]
+    found = dict(compared(read(folder / "results.jsonl"), read(folder / "ablation.jsonl"), names))
+    labels = [("choice alone", ORANGE), ("baseline alone", GREY), ("both: adaptive()", BLUE)]
+    of_parts = {
+        label: {mix: runs[part][0] - runs[0][0] for mix, runs in found.items()}
+        for label, part in zip(labels, (2, 3, 1), strict=True)
+    }
+    axes = figure.subplots()
+    dots(axes, of_parts, "mean success less GRPO's")
+    axes.legend(loc="lower right")
 
 
 def sizes(figure: Figure) -> None:
@@ -322,6 +338,7 @@ PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "success": (partial(twelve, measure="expected"), (8.6, 8.6)),
     "coverage": (partial(twelve, measure="pass64"), (8.6, 8.6)),
     "differences": (differences, (8.6, 4.4)),
+    "parts": (parts, (4.8, 4.8)),
     "sizes": (sizes, (8.6, 3)),
     "smollm2": (larger, (8.6, 4.8)),
     "peer": (peer, SINGLE),

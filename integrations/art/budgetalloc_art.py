@@ -1,4 +1,4 @@
-"""A policy decides how many trajectories each scenario gets in a step of ART."""
+"""For your loop with ART: import `gather` from this file, which must not be called art.py."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any

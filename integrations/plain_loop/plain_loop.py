@@ -1,4 +1,4 @@
-"""GRPO with transformers alone: the pattern for a trainer that is not in the table of integrations/README.md.
+"""GRPO with transformers alone, to import: `train` takes your model, prompts and reward function.
 
 budgetalloc needs the lines with `session`. The rest is an ordinary trainer.
 """

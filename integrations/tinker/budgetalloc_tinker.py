@@ -1,4 +1,4 @@
-"""A policy decides how many rollouts each prompt of a tinker-cookbook `RLDataset` gets."""
+"""For tinker-cookbook: wrap your `RLDataset` with this file, which must not be called tinker.py."""
 
 import dataclasses
 from collections import Counter

@@ -1,4 +1,7 @@
-"""A policy chooses the tasks of Trinity-RFT: `data_selector.selector_type: budgetalloc_trinity.Selector`."""
+"""For Trinity-RFT: a selector of tasks, in this file, which must not be called trinity.py.
+
+In the taskset, set `data_selector.selector_type: budgetalloc_trinity.Selector`.
+"""
 
 import json
 from typing import Any

@@ -8,6 +8,7 @@ import argparse
 import time
 from typing import Any
 
+import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -78,6 +79,8 @@ def build(
         "max_completion_length": 2048,  # of all turns of a rollout
         "max_tool_calling_iterations": 12,
         "learning_rate": 1e-6,
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": torch.cuda.is_available(),
         "report_to": "none",
     }
     args = GRPOConfig(**settings | more)

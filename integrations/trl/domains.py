@@ -1,4 +1,6 @@
-"""Several domains with quotas, with TRL: the policy chooses prompts within each domain's share of the rollouts.
+"""Several domains with quotas, with TRL: edit QUOTAS and VERIFIERS for the domains of your data.
+
+The policy chooses prompts within each domain's share of the rollouts.
 
 python domains.py train.jsonl --model FOLDER --steps 200        # columns `prompt`, `answer` and `domain`
 python domains.py train.jsonl --mixture learn                   # shares by what a rollout teaches, within the quotas
@@ -8,6 +10,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, get_args
 
+import torch
 from datasets import Dataset, load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -53,6 +56,8 @@ def build(
         "num_generations": 8,
         "max_completion_length": 512,
         "learning_rate": 1e-6,
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": torch.cuda.is_available(),
         "report_to": "none",
     }
     args = GRPOConfig(**settings | more)

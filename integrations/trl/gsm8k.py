@@ -8,6 +8,7 @@ import argparse
 import re
 from typing import Any
 
+import torch
 from datasets import Dataset, load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -55,6 +56,8 @@ def build(model: Any, data: Dataset, *, ledger: str = "runs/gsm8k/ledger.jsonl",
         "max_completion_length": 512,
         "learning_rate": 1e-6,
         "reward_weights": [1.0, 0.2],
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": torch.cuda.is_available(),
         "report_to": "none",
     }
     args = GRPOConfig(**settings | more)

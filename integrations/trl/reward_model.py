@@ -6,6 +6,7 @@ python reward_model.py train.jsonl --range -5 5       # a column `prompt`; witho
 import argparse
 from typing import Any
 
+import torch
 from datasets import Dataset, load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -39,6 +40,8 @@ def build(
         "num_generations": 8,
         "max_completion_length": 256,
         "learning_rate": 1e-6,
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": torch.cuda.is_available(),
         "report_to": "none",
     }
     args = GRPOConfig(**settings | more)

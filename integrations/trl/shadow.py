@@ -1,4 +1,4 @@
-"""What would another policy change? With TRL: a run with uniform groups, which another policy watches.
+"""A run with uniform groups, which another policy watches, with TRL: edit `correct` for your data.
 
 python shadow.py train.jsonl                           # columns `prompt` and `answer`
 python shadow.py train.jsonl --watch thompson --steps 100
@@ -7,6 +7,7 @@ python shadow.py train.jsonl --watch thompson --steps 100
 import argparse
 from typing import Any
 
+import torch
 from datasets import Dataset, load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -33,6 +34,8 @@ def build(
         "num_generations": 8,
         "max_completion_length": 256,
         "learning_rate": 1e-6,
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": torch.cuda.is_available(),
         "report_to": "none",
     }
     args = GRPOConfig(**settings | more)

@@ -6,6 +6,7 @@ python tools.py --model Qwen/Qwen3-0.6B --steps 100         # a model whose chat
 import argparse
 from typing import Any
 
+import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -58,6 +59,8 @@ def build(model: Any, data: Dataset, *, ledger: str = "runs/tools/ledger.jsonl",
         "max_completion_length": 1024,  # of all turns of a rollout
         "max_tool_calling_iterations": 8,
         "learning_rate": 1e-6,
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": torch.cuda.is_available(),
         "report_to": "none",
     }
     args = GRPOConfig(**settings | more)

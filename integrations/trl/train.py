@@ -1,4 +1,4 @@
-"""Trains your model on your dataset with TRL's GRPOTrainer and adaptive rollout counts.
+"""Trains your model on your data with TRL: edit `correct` here, and `model` and `dataset` in the YAML file.
 
 python integrations/trl/train.py configs/trl_adaptive.yaml
 python integrations/trl/train.py configs/trl_adaptive.yaml --resume
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -40,7 +41,8 @@ def build(config: Config) -> GRPOTrainer:
     """The trainer with the callback attached, as the file says."""
     if config.model is None or config.dataset is None:
         raise InputError(f"{config.file}: set `model:` and `dataset:`, the model and the data to train with.")
-    arguments = GRPOConfig(**config.grpo)
+    gpu = torch.cuda.is_available()
+    arguments = GRPOConfig(**{"use_cpu": not gpu, "bf16": gpu, **config.grpo})
     local = Path(config.dataset).exists()
     dataset = (
         load_dataset("json", data_files=config.dataset, split="train")

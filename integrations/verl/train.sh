@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# GRPO on GSM8K with verl's V1 trainer and adaptive rollout counts, on one node of 8 GPUs.
-#   python -m verl.... examples/data_preprocess/gsm8k.py writes the parquet files: columns data_source, prompt,
-#   reward_model and extra_info. Arguments are added to the command:
-#   bash integrations/verl/train.sh +budgetalloc.policy=uniform trainer.n_gpus_per_node=1
+# GRPO on GSM8K with verl and adaptive rollout counts, on one node of GPUs: edit DATA, MODEL and gsm8k.yaml.
+#   verl's examples/data_preprocess/gsm8k.py writes train.parquet and test.parquet into DATA. Arguments are added to the
+#   command:  bash train.sh +budgetalloc.policy=uniform
 set -euo pipefail
 DATA=${DATA:-$HOME/data/gsm8k}
 MODEL=${MODEL:-Qwen/Qwen2.5-0.5B-Instruct}
+GPUS=${GPUS:-$(python -c "import torch; print(torch.cuda.device_count())")}
+if [ "$GPUS" -lt 1 ]; then
+    echo "train.sh: no GPU was found, and Ray would wait for one without a word." >&2
+    exit 1
+fi
 
 exec python -m verl.trainer.main_ppo --config-path "$(cd "$(dirname "$0")" && pwd)" --config-name gsm8k \
     data.train_files="$DATA/train.parquet" data.val_files="$DATA/test.parquet" \
-    actor_rollout_ref.model.path="$MODEL" "$@"
+    actor_rollout_ref.model.path="$MODEL" trainer.n_gpus_per_node="$GPUS" "$@"

@@ -1,10 +1,8 @@
 # %% [markdown]
-# # 01 Quick start on a log
+# # 01 How many rollouts of a run were wasted, and could that have been foreseen?
 #
-# You have a finished GRPO run on disk. How many of its rollouts were wasted, could that have been predicted, and what
-# would other allocation policies have drawn with the same rollouts? No GPU, no language model, about a minute.
-#
-# Needs the extra `logs`: `pip install '.[logs]'` in the repository.
+# The log of a finished GRPO run answers both, without a GPU or a language model, in seconds. This needs the extra
+# `logs`: `pip install '.[logs]'` in the repository.
 
 # %%
 import os
@@ -18,7 +16,6 @@ import budgetalloc as ba
 from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.report import as_text, report
 
-SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
 LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
 plt.style.use(["seaborn-v0_8-colorblind", LOOK])
@@ -62,17 +59,17 @@ if LOG is None:
     os.chdir(tempfile.mkdtemp())
     LOG = Path("ledger.jsonl")
     task = Task(U_SHAPE.skills, coins=(0.25, 0.12), per_skill=20, offset=2.0)
-    for _ in ba.simulate(ba.uniform(seed=0), Logged(LOG, task=task, rate=2e-5), 256, steps=60 if SMALL else 400):
+    for _ in ba.simulate(ba.uniform(seed=0), Logged(LOG, task=task, rate=2e-5), 256, steps=400):
         pass
 
 # %% [markdown]
 # ## The report
 #
-# The same as `budgetalloc report LOG` in a terminal. `--html page.html` writes a page to share, and `--json` prints the
-# figures for other programs.
+# The same as `budgetalloc report LOG --no-replay` in a terminal. `--html page.html` writes a page to share, and
+# `--json` prints the figures for other programs.
 
 # %%
-run = report(LOG, seeds=range(2) if SMALL else range(5), workers=1 if SMALL else None)
+run = report(LOG, policies=())
 print(as_text(run, width=100, unicode=True))
 
 # %% [markdown]
@@ -125,8 +122,9 @@ print(f"half of the waste was in {half} of {len(reached)} prompts ({half / len(r
 #
 # ## Could success have been predicted?
 #
-# Before each step, a belief from the earlier steps forecasts the success of each rollout, here
-# in tenths of the forecast:
+# Before each step, a belief from the earlier steps forecasts the success of each rollout. The picture has a point for
+# each tenth of the forecasts, the larger the more rollouts; on the grey line the forecasts are calibrated. Notebook 02
+# shows how to match the belief to your run.
 
 # %%
 tenths = run.success_deciles
@@ -139,33 +137,4 @@ axis.set(xlabel="predicted success of a rollout", ylabel="success that was", xli
 plt.show()
 
 # %% [markdown]
-# The larger a point, the more rollouts. On the grey line the forecasts are calibrated. Notebook 02 shows how to match
-# the belief to your run.
-#
-# ## What other policies would have drawn
-
-# %%
-rows = run.policies
-figure, axes = plt.subplots(1, 2, figsize=(10, 2.8), sharey=True)
-for at, row in enumerate(rows):
-    axes[0].plot([row["at_least"], row["at_most"]], [at, at], color="C0", linewidth=7, alpha=0.25)
-    for axis, figure_name in zip(axes, ("mixed_rollouts", "signal"), strict=True):
-        value, low, high = (row[figure_name + end] for end in ("", "_low", "_high"))
-        axis.errorbar(value, at, xerr=[[value - low], [high - value]], fmt="o", color="C0", capsize=3)
-axes[0].set_yticks(range(len(rows)), [row["policy"] for row in rows])
-axes[0].set(xlabel="share of rollouts in mixed groups", xlim=(-0.02, 1), ylim=(len(rows) - 0.5, -0.5))
-axes[1].set(xlabel="signal: mean of 4 p (1-p) over rollouts", xlim=(-0.02, 1))
-plt.show()
-for row in rows:
-    print(f"{row['policy']:<10} {row['modelled']:.0%} of its answers from the model of the replay")
-
-# %% [markdown]
-# Points have 95 % intervals over seeds; bands show the share for the lowest and highest possible modelled rewards.
-# `adaptive` also asks for groups of one, which are never mixed: its baseline is the prompt's posterior mean before the
-# step, so mixed groups do not describe it. The signal on the right is defined for all policies.
-#
-# **What a replay cannot tell**: whether the language model would have learned more. In a replay, learning does not
-# react to the allocation, and the share of mixed groups ranks policies differently from training (notebook 05). No
-# figure of a log decides this: compare a training run with `AdaptiveGRPOCallback` with one with `uniform()`.
-#
-# Next: 02 beliefs, 03 values and solvers, 04 ablations on a log, 05 ablations on training, 06 your own policy.
+# A large part of this run gave no gradient, and the history of a prompt foretells which: that is what a policy uses.

@@ -1,13 +1,11 @@
 # %% [markdown]
-# # 02 Beliefs and calibration
+# # 02 What does a policy know about a prompt, and can one trust it?
 #
 # Before a step, an allocation policy holds a **belief** about each prompt's success rate p: a Beta distribution, kept
 # by an **estimator** from the rewards seen so far. All decisions follow from the belief. This notebook shows what a
 # belief means, how it follows a language model that learns, and how to test whether it is calibrated.
 
 # %%
-import os
-
 import numpy as np
 import pandas as pd
 from IPython.display import display
@@ -17,7 +15,6 @@ from scipy import stats
 import budgetalloc as ba
 from budgetalloc.offline.worlds import U_SHAPE, Task
 
-SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
 LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
 plt.style.use(["seaborn-v0_8-colorblind", LOOK])
@@ -88,7 +85,7 @@ display(table.round(3))
 # rate is known at every step. The next cell runs uniform GRPO in this world and records all rewards and rates:
 
 # %%
-STEPS = 60 if SMALL else 300
+STEPS = 300
 SKILLS = U_SHAPE.skills  # from nearly mastered to nearly unknown
 TASK = Task(SKILLS, coins=(0.25, 0.12), per_skill=20)
 
@@ -215,7 +212,11 @@ display(table.round(3))
 #
 # The column on the right is about prompts at their first visit, for which an estimator has only its prior. A
 # **tracking** estimator (`TrackingEstimator`) learns the prior from the prompts seen so far. It also learns by how much
-# all success rates rise, and how fast evidence is out of date.
+# all success rates rise, and how fast evidence is out of date. Choose `discount` by this log-loss, because it depends
+# on how far your prompts move between visits; if you do not know it, use `TrackingEstimator`.
+#
+# In the picture, points are tenths of the forecasts with 95 % intervals (groups taken as independent). The grey line is
+# perfect calibration.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.9), sharey=True)
@@ -236,10 +237,4 @@ axes[0].annotate("forecast too low", (0.04, 0.86), color="0.3")
 plt.show()
 
 # %% [markdown]
-# Points are tenths of the forecasts with 95 % intervals (groups taken as independent); the grey line is perfect
-# calibration. Without forgetting, forecasts are overconfident at both ends: many groups with a forecast near 0 are
-# mixed. Forgetting brings the points to the line.
-#
-# **Summary.** Pass a belief, not its mean, to a value; choose `discount` by the log-loss one step ahead, because it
-# depends on how far your prompts move between visits; and if you do not know it, use `TrackingEstimator`, which learns
-# it.
+# A belief that forgets nothing is overconfident at both ends, and forgetting brings its forecasts to the line.

@@ -1,13 +1,11 @@
 # %% [markdown]
-# # 03 Values and solvers
+# # 03 What is a rollout worth, and which solver spends the budget best?
 #
 # A **value** is what n rollouts of a prompt are worth: `value(belief, counts_N) -> values_PN`. A **solver** spends the
 # budget on values: `solver(values_PN, costs_P, budget) -> counts_P`. Both are pure functions, so each can be examined
 # alone. Success rates are known here (`ba.Point`), so beliefs play no role.
 
 # %%
-import os
-
 import numpy as np
 import pandas as pd
 from IPython.display import display
@@ -16,7 +14,6 @@ from scipy import stats
 
 import budgetalloc as ba
 
-SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
 LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
 plt.style.use(["seaborn-v0_8-colorblind", LOOK])
@@ -111,8 +108,6 @@ plt.show()
 # %%
 proofs = {}
 for name, value in VALUES.items():
-    if SMALL and name != "success_gain":
-        continue
     values_PN = value(prompts, budget.grid(24))
     best = ba.certify(values_PN, None, budget, time_limit=300)
     proofs[name] = (worth(value, ba.greedy(values_PN, None, budget), budget), best.value, best.bound, best.optimal)
@@ -142,7 +137,7 @@ for color, rate in enumerate((0.3, 0.5, 0.8)):
 left.set(xlabel="rollouts n", ylabel="chance of four correct answers", title="A value that is not concave")
 left.legend(loc="lower right")
 
-totals = np.array([60, 66, 100] if SMALL else range(40, 122, 3))
+totals = np.arange(40, 122, 9)
 gaps = []
 for total in totals:
     chosen = ba.Budget(rollouts=int(total), floor=0, cap=32)
@@ -163,8 +158,20 @@ print(f"greedy gets {min(gaps):.3f} to {max(gaps):.3f} of the bound, on average 
 #
 # One threshold on gains is not enough for two resources at once, or a limit on the number of prompts. `greedy` refuses
 # two resources by name and has no limit on prompts; HiGHS solves both. Quotas by domain are no obstacle: a domain's
-# value is concave in its total, so that a threshold over all domains is optimal. Suppose that every third prompt is
-# code, with answers four times as long as those of the others:
+# value is concave in its total, so that a threshold over all domains is optimal.
+#
+# What to use:
+#
+# | you have | solver |
+# |---|---|
+# | a budget in rollouts (with quotas, too) *or* in tokens | `ba.greedy` |
+# | weights and no value, such as Neyman's | `ba.proportional` |
+# | rollouts *and* tokens, or a limit on prompts | `ba.highs` |
+# | a doubt about the result of any of them | `ba.certify`, and compare with its bound |
+#
+# `ba.knapsack(value=..., solver=...)` and `ba.thompson(value=..., solver=...)` take both as arguments.
+#
+# Suppose that every third prompt is code, with answers four times as long as those of the others:
 
 # %%
 domains = ["code" if k % 3 == 0 else "math" for k in range(len(p))]
@@ -210,16 +217,5 @@ figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", 
 plt.show()
 
 # %% [markdown]
-# Each further constraint costs mixed groups; the last one costs most, because twelve prompts give at most twelve mixed
-# groups. Under the limit on tokens, code gets rollouts only where the gain per token is high enough.
-#
-# ## What to use
-#
-# | you have | solver |
-# |---|---|
-# | a budget in rollouts (with quotas, too) *or* in tokens | `ba.greedy` |
-# | weights and no value, such as Neyman's | `ba.proportional` |
-# | rollouts *and* tokens, or a limit on prompts | `ba.highs` |
-# | a doubt about the result of any of them | `ba.certify`, and compare with its bound |
-#
-# `ba.knapsack(value=..., solver=...)` and `ba.thompson(value=..., solver=...)` take both as arguments.
+# Each further constraint costs mixed groups, and the limit on prompts costs most: twelve prompts give at most twelve
+# mixed groups.

@@ -1,22 +1,16 @@
 # %% [markdown]
-# # 04 Ablation of allocation policies on logged rewards
+# # 04 What does a replay tell about a policy, and how much of it was logged?
 #
-# Which part of a policy matters: the belief, the value, the solver, or the prompts on offer? A log answers such
-# questions in minutes and without a GPU. This notebook uses a public log of real GRPO training, and shows at each step
-# how much of the answer is logged and how much is modelled.
+# Which part of a policy matters: the belief, the value, the solver, or the prompts on offer? A replay of a log answers
+# in seconds and without a GPU, in mixed groups. This notebook changes one part at a time, and shows at each step how
+# much of the answer is logged and how much is modelled.
 #
-# **The log.** *Reinforcement Learning for Reasoning in Large Language Models with One Training Example* (arXiv
-# 2504.20571) publishes, under Apache-2.0, how often each prompt passed at each of its visits while Qwen2.5-Math-1.5B
-# was trained by GRPO on 1,209 problems: 500 steps of 128 prompts x 8 rollouts. The outputs kept in this notebook were
-# made with that file. The file is not shipped; the next cells fetch it if `FETCH` is True. Without it, the notebook
-# runs on a made-up log, and the text below about the results does not apply.
+# **The log.** Set `LOG` to your own run. A public one is `data/acc_step_500.json` of github.com/ypwang61/One-Shot-RLVR
+# (arXiv 2504.20571, Apache-2.0): how often each of 1,209 prompts passed at its visits while Qwen2.5-Math-1.5B was
+# trained. Without a log, the notebook makes one up, of uniform GRPO in `ba.Learner`. The text is about that one.
 
 # %%
-import csv
-import json
-import os
 import tempfile
-import urllib.request
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,56 +27,38 @@ from budgetalloc.offline.comparison import compare
 from budgetalloc.offline.worlds import U_SHAPE, Task
 from budgetalloc.report import report
 
-SMALL = bool(os.environ.get("BUDGETALLOC_SMALL"))  # set by the tests: shorter loops, the same code
 LOOK = {"figure.constrained_layout.use": True, "figure.dpi": 80, "axes.grid": True, "axes.axisbelow": True}
 LOOK |= {"grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
 plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 
-SOURCE = "https://raw.githubusercontent.com/ypwang61/One-Shot-RLVR/main/data/acc_step_500.json"
-FETCH = False  # True: fetch the public file
-LOG = os.environ.get("BUDGETALLOC_LOG")  # or the path of a log of your own, whatever wrote it
+LOG = None  # such as "outputs/my_run/completions", or a CSV with prompt_id, visit, successes, rollouts
+
 
 # %%
-FOLDER = Path(tempfile.mkdtemp())
-
-
-def fetch(url, path):
-    """The public file, {prompt: [share of its 8 rollouts that passed, a visit each]}, as a CSV of counts."""
-    with urllib.request.urlopen(url) as answer:
-        shares = json.load(answer)
-    with open(path, "w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["prompt_id", "visit", "successes", "rollouts"])
-        for prompt, passed in shares.items():
-            for visit, share in enumerate(passed):
-                table.writerow([prompt, visit, round(8 * share), 8])
-
-
 class Logged(ba.Learner):
     """A world that writes a CSV of counts, a row a group."""
+
+    def __init__(self, path, *args, **settings):
+        super().__init__(*args, **settings)
+        self.path, self.visits = path, {}
+        path.write_text("prompt_id,visit,successes,rollouts\n")
 
     def rollout(self, ids_R):
         rewards_R = super().rollout(ids_R)
         prompts, at_R = np.unique(ids_R, return_inverse=True)
         passed, rollouts = np.bincount(at_R, weights=rewards_R), np.bincount(at_R)
-        with open(FOLDER / "made_up.csv", "a") as file:
+        with self.path.open("a") as file:
             for row in zip(prompts, passed, rollouts, strict=True):
                 visit = self.visits[row[0]] = self.visits.get(row[0], -1) + 1
                 file.write(f"{row[0]},{visit},{row[1]:.0f},{row[2]}\n")
         return rewards_R
 
 
-if LOG is None and FETCH:
-    LOG = FOLDER / "public.csv"
-    fetch(SOURCE, LOG)
-elif LOG is None:
-    LOG = FOLDER / "made_up.csv"
-    LOG.write_text("prompt_id,visit,successes,rollouts\n")
-    world = Logged(Task(U_SHAPE.skills, per_skill=10, offset=2.0), rate=2e-5, seed=0)
-    world.visits = {}
-    for _ in ba.simulate(ba.uniform(seed=0), world, 256, steps=75):
+if LOG is None:
+    LOG = Path(tempfile.mkdtemp()) / "made_up.csv"
+    world = Logged(LOG, Task(U_SHAPE.skills, per_skill=10, offset=2.0), rate=2e-5, seed=0)
+    for _ in ba.simulate(ba.uniform(seed=0), world, 256, steps=150):
         pass
-    print("A MADE-UP RUN: set FETCH = True for the public log, or LOG to yours.")
 ledger = read_log(LOG)
 groups = ledger.frame.groupby(["step", "prompt"])["reward"].agg(["sum", "size"])
 GROUP = int(groups["size"].median())
@@ -108,8 +84,8 @@ left.legend(loc="upper center", ncols=4, fontsize=9, columnspacing=1, handleleng
 plt.show()
 
 # %% [markdown]
-# About half of the rollouts were in groups that gave no gradient. While the model learns, groups that all fail are
-# replaced by groups that all pass: the kind of waste changes, the amount does not.
+# The rollouts outside the blue line were in groups that gave no gradient. While the model learns, groups that all pass
+# replace groups that all fail.
 #
 # ## What the log shows without a model
 #
@@ -139,9 +115,8 @@ for m, mixed in zip(sizes, mixed_M, strict=True):
     print(f"m = {m}: {mixed:.3f} of groups mixed, {1000 * mixed / m:.0f} per 1,000 rollouts")
 
 # %% [markdown]
-# Smaller groups give more mixed groups for the same rollouts: from the fourth rollout of a group on, each adds less
-# than the one before. (The gradient of a small mixed group is also noisier; the figure counts groups and does not
-# measure learning.)
+# Smaller groups give more mixed groups for the same rollouts. (The gradient of a small mixed group is also noisier; the
+# figure counts groups and does not measure learning.)
 #
 # ## One change at a time
 #
@@ -190,10 +165,8 @@ INSIDE = {
     "value: hit": partial(ba.knapsack, value=ba.hit),
     "solver: proportional": neyman,
 }
-BUDGET = ba.Budget(rollouts=32 * GROUP if SMALL else 128 * GROUP, floor=2, cap=8 * GROUP)
-if SMALL:
-    INSIDE = {name: INSIDE[name] for name in list(INSIDE)[:4]}
-settings = {"steps": 20, "seeds": range(2), "workers": 1} if SMALL else {"steps": 200, "seeds": range(5)}
+BUDGET = ba.Budget(rollouts=32 * GROUP, floor=2, cap=8 * GROUP)
+settings = {"steps": min(60, len(ledger) // BUDGET.rollouts), "seeds": range(3), "workers": 1}
 inside = compare(INSIDE, ledger, BUDGET, **settings)
 COLUMNS = ["mixed", "mixed_diff", "mixed_diff_low", "mixed_diff_high"]
 COLUMNS += ["modelled", "at_least", "mixed_rollouts", "at_most"]
@@ -221,19 +194,19 @@ def dots(table, title):
 dots(inside, "Inside the batch")
 
 # %% [markdown]
-# Left: the number of mixed groups, which the base maximises. Reallocation inside a batch gains a few groups of 128 at
-# best. The belief matters little here (its mean, no forgetting and a tracking estimator do about as well; a draw or
-# much forgetting cost a part of the gain). The value matters most: values with another objective than mixed groups gain
-# no mixed groups, or lose some. Counts in proportion to the standard deviation are those of the value `variance`,
-# except for rounding (notebook 03).
+# Left: mixed groups a step, which the base maximises. Moving rollouts inside a batch of 32 groups gains less than one
+# mixed group. The value matters most: values with another objective gain none, or lose some.
 #
-# Right: the share of rollouts that are in mixed groups. This share is another measure, because large groups are mixed
-# more often. The bands show how much depends on the model. The bands of the base and of uniform overlap widely: the
-# logged rewards alone do not prove the gain.
+# Right: the share of rollouts in mixed groups, which is another measure, because large groups are mixed more often. The
+# band is the range of this share over all possible values of the modelled rewards. The bands of the base and of uniform
+# overlap widely: the logged rewards alone do not prove the gain.
 #
 # ## Among more prompts than the batch
 #
-# With four times as many candidates and no floor, a policy also chooses *which* prompts to roll out.
+# With four times as many candidates and no floor, a policy also chooses *which* prompts to roll out. Two warnings.
+# Intervals are over seeds of the replay: another draw from the same log, not another training run. And learning does
+# not react: in a log, rates move whether a prompt is rolled out or not, while in training the model forgets prompts
+# that are never rolled out again. The knapsack without exploration looks good here, and loses to uniform in training.
 
 # %%
 OPEN = replace(BUDGET, floor=0)
@@ -247,27 +220,10 @@ AMONG = {
     "cures": among_four(ba.methods.cures),
     "adaptive, groups of two": among_four(ba.adaptive),
 }
-if SMALL:
-    AMONG = {name: AMONG[name] for name in ("uniform", "knapsack")}
 among = compare(AMONG, ledger, OPEN, **settings)
 display(among[COLUMNS].round(3))
 dots(among, "Among four times the batch")
 
 # %% [markdown]
-# The choice of prompts gains most: most policies get twice as many mixed groups with the same rollouts.
-# `vade` and `cures` have most of their rollouts in mixed groups, but in larger ones, hence fewer.
-#
-# Two warnings. First, for some of these policies more than half of the rewards are modelled, and `at_least` is
-# *below* uniform's: the logged rewards alone do not show a gain. Second, the knapsack without exploration looks best.
-# In a log, rates move whether a prompt is rolled out or not; in training, the model forgets prompts that are never
-# rolled out again, and the knapsack loses to uniform (docstring of `ba.knapsack`; notebook 06 shows such a policy
-# failing).
-#
-# ## How far to trust it
-#
-# - *Intervals* are over seeds of the replay and of the policies: another draw from the same log, not another training
-#   run.
-# - *Bounds* hold for the groups that were drawn, for any values of the modelled rewards. Where they are wide, the log
-#   has too few rewards: with many candidates, a policy requests the same prompts again before the log has new rewards.
-# - *Learning does not react.* Whatever a policy chose, the next visit has the rewards of the logged run. Which policy
-#   trains best is another question, and the number of mixed groups does not answer it: notebook 05.
+# The choice of prompts doubles the mixed groups, but up to half of the rewards behind that are modelled, and a count of
+# mixed groups does not say which policy trains best (notebook 05).

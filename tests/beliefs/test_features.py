@@ -80,10 +80,6 @@ def test_vectors_become_their_largest_principal_components():
     assert abs(np.corrcoef(first.of(range(80))[:, 0], hidden[:, 0])[0, 1]) > 0.95
 
 
-def test_equal_vectors_are_zeros():
-    assert not Features.of_vectors(["a", "b"], np.ones((2, 4))).of(["a", "b"]).any()
-
-
 @pytest.mark.parametrize("vectors", [np.ones((3, 2)), np.ones(2), [[1.0, np.nan], [1.0, 2.0]]])
 def test_vectors_of_another_shape_or_not_finite_are_refused(vectors):
     with pytest.raises(ba.InputError, match="vectors_PD"):
@@ -122,12 +118,6 @@ def mean_errors(known):
 @pytest.fixture(scope="module")
 def without():
     return mean_errors(None)
-
-
-def test_rates_that_say_the_opposite_cost_nothing_after_ten_visits(without):
-    got = mean_errors(lambda rate_P, rng: 1 - rate_P)
-    assert got[-1] < without[-1]
-    assert got[0] < without[0]  # the direction is learned at once
 
 
 def test_right_rates_help_from_the_first_step_on(without):

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from budgetalloc.beliefs.rewards import KINDS, group_kinds, rollouts_by_kind
+from budgetalloc.beliefs.rewards import KINDS, group_kinds
 
 rollouts = st.tuples(st.integers(0, 3), st.sampled_from([-1.0, 0.2, 1.0, np.nan]), st.sampled_from([0.0, 0.5, 1.0]))
 
@@ -39,9 +39,6 @@ def test_kinds_are_those_of_the_definition(rows):
     kind_G, rollouts_G = group_kinds(rewards_R, success_R, group_R.astype(int), 4)
     assert {g: (KINDS[k], n) for g, (k, n) in enumerate(zip(kind_G, rollouts_G, strict=True)) if n} == expected
     assert (kind_G == -1).tolist() == [group not in expected for group in range(4)]
-    shares = rollouts_by_kind(rewards_R, success_R, group_R.astype(int), 4)
-    assert list(shares) == list(KINDS)
-    assert shares == {kind: sum(n for k, n in expected.values() if k == kind) for kind in KINDS}
 
 
 def test_rewards_equal_up_to_float32_are_equal():

@@ -64,14 +64,6 @@ def test_beliefs_keep_up_with_a_rising_rate_in_pools_of_any_size(prompts):
     assert abs(lean) < 0.1
 
 
-def test_a_beta_estimator_does_not_keep_up():
-    """Why the class exists: evidence that fades only without a visit is half behind."""
-    rng = np.random.default_rng(0)
-    _, bias, lean = follow(plain(), rising(64, rng)[0], rng)
-    assert bias < -0.3
-    assert lean > 0.4
-
-
 @pytest.mark.parametrize(("prompts", "share"), [(64, 0.2), (512, 0.4), (2000, 0.75)])
 def test_the_error_is_a_share_of_a_beta_estimators_where_skills_rise(prompts, share):
     errors = []
@@ -175,15 +167,6 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, says):
     assert same_state(estimator.state_dict(), before)
 
 
-def test_an_adaptive_policy_learns_by_its_features():
-    policy = ba.adaptive(features=ba.Features(range(40), np.eye(4)[np.arange(40) % 4]), seed=1)
-    for _ in range(4):
-        ids_R = np.repeat(np.arange(40), policy.allocate(range(40), ba.Budget(rollouts=64))).tolist()
-        policy.observe(ids_R, [float(x % 4 == 0) for x in ids_R])
-    assert policy.belief([0, 1]).mean[0] > 0.9 > 0.1 > policy.belief([0, 1]).mean[1]
-    assert repr(policy) == "adaptive(features=Features(40 prompts x 4), seed=1)"
-
-
 def a_step(seed, prompts=40, features=3):
     rng = np.random.default_rng(seed)
     x_GK = np.column_stack([np.ones(prompts), rng.normal(size=(prompts, features))])
@@ -229,3 +212,8 @@ def test_no_mean_depends_on_the_prompts_own_outcomes(seed, prompt):
     assert after[prompt] == before[prompt]
     if changed_G[prompt] != successes_G[prompt]:
         assert (after != before).any()  # the others do depend on it
+
+
+def test_the_mean_of_a_steps_only_prompt_is_that_of_its_belief():
+    belief_G = Beta(np.array([1.0]), np.array([3.0]))
+    assert left_out_means(np.ones((1, 2)), belief_G, np.array([4.0]), np.array([4.0]), np.eye(2)).tolist() == [0.25]

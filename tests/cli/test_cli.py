@@ -1,5 +1,6 @@
 """The command line, and the recipe of integrations/trl, as a user runs them."""
 
+import ast
 import contextlib
 import importlib.util
 import json
@@ -388,13 +389,33 @@ def test_success_is_the_column_that_is_asked_for(tmp_path, capsys):
 def test_recipes_are_listed_and_printed(capsys):
     status, out, errors = said(capsys, "recipe")
     assert (status, errors) == (0, "")
-    assert [line.split()[0] for line in out.split("\n\n")[0].splitlines()] == list(RECIPES)
+    named = {name: Path(file).name for name, file in RECIPES.items()}
+    assert dict(line.split()[:2] for line in out.split("\n\n")[0].splitlines()) == named
     for name, file in RECIPES.items():
         status, out, errors = said(capsys, "recipe", name)
         assert (status, out, errors) == (0, (ROOT / file).read_text(), "")
     status, out, errors = said(capsys, "recipe", "trll")
     assert (status, out, errors.count("\n")) == (1, "", 1)
     assert "'trll': no such recipe. The recipes are first_run, trl, " in errors
+
+
+def test_no_recipe_hides_a_package_that_it_imports():
+    """A file art.py next to the user's script would be what `import art` finds."""
+    for file in RECIPES.values():
+        if file.endswith(".py"):
+            tree = ast.parse((ROOT / file).read_text())
+            imports = [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+            imports += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+            assert Path(file).stem not in {name.split(".")[0] for name in imports}
+
+
+def test_verls_recipe_stops_without_a_gpu():
+    """Ray would wait for one without a word."""
+    run = subprocess.run(
+        ["bash", ROOT / RECIPES["verl"]], env=os.environ | {"GPUS": "0"}, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("train.sh: no GPU was found")
 
 
 def test_every_script_and_every_configuration_is_a_recipe():
@@ -511,7 +532,7 @@ def test_recipe(recipe, tmp_path, monkeypatch):
     data.write_text("".join(json.dumps({"prompt": r["prompt"], "answer": answer(r["prompt"])}) + "\n" for r in rows))
     config = yaml.safe_load((ROOT / "configs" / "trl_adaptive.yaml").read_text())
     config |= {"model": str(WEIGHTS), "dataset": str(data), "callback": {"ledger": str(tmp_path / "ledger.jsonl")}}
-    sizes = {"max_completion_length": 5, "max_steps": 4, "save_steps": 2, "use_cpu": True, "bf16": False}
+    sizes = {"max_completion_length": 5, "max_steps": 4, "save_steps": 2}
     config["grpo"] |= {"output_dir": str(tmp_path / "run"), **sizes}
     path = tmp_path / "config.yaml"
     for steps, more in ((4, []), (6, ["--resume"])):

@@ -20,7 +20,7 @@ def planned(quotas, policy, bounds, rollouts, group, decide=None, check=False):
     part.quotas, part._checked = quotas, not check
     part._session = SimpleNamespace(options=options, policy=policy)
     budget = bounds.budget(rollouts, len(quotas.domain_of), group)
-    return part.plan(Plan([], budget, [], [], rollouts, group, decide=decide))
+    return part.plan(Plan([], budget, [], rollouts, group, decide=decide))
 
 
 def begun(quotas, policy, bounds, rollouts, group, decide=None):

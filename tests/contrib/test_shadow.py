@@ -1,7 +1,6 @@
 """A shadow against the same policy attached on its own, and a run with it against one without."""
 
 import logging
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -90,31 +89,6 @@ def test_of_equal_policies_the_shadow_decides_and_compares_as_the_run():
         assert shadow["shadow/advantage/correlation"] == pytest.approx(1.0)
     other = watching(session).policy
     assert str(session.policy.state_dict()) == str(other.state_dict())  # with the learned range of rewards
-
-
-def test_the_shadow_learns_and_decides_like_a_policy_that_observed_the_same_rollouts():
-    session, alone = session_of(shadow=ba.adaptive(seed=3)), ba.adaptive(seed=3)
-    bounds = Options.resolve(alone.needs, "none", {}).bounds
-    for number in range(5):
-        wanted = Counter(dict(zip(NAMES, alone.allocate(NAMES, bounds.budget(16, 12, 4)).tolist(), strict=True)))
-        expected = [name for name in NAMES for _ in range(wanted[name])]
-        predicted = alone.belief(expected).moment(1, 1).mean()
-        ids_R, ended = step(session, number)
-        assert ended.metrics["shadow/prompts"] == sum(count > 0 for count in wanted.values())
-        assert ended.metrics["shadow/frac_in_batch"] == sum(wanted[name] for name in set(ids_R)) / 16
-        assert ended.metrics["shadow/variance_predicted"] == pytest.approx(predicted)
-        alone.observe(ids_R, ended.batch.rewards_R)
-        assert alone.belief(NAMES).mean == pytest.approx(watching(session).policy.belief(NAMES).mean)
-
-
-def test_groups_without_spread_are_what_a_shadow_gains():
-    session = session_of(shadow="adaptive")
-    session.begin(["a", "b"], 8, 4)
-    session.observe(session.request(), [1, 1, 1, 1, 1, 0, 0, 1], np.ones(8))
-    metrics = session.end().metrics
-    assert metrics["advantage/frac_nonzero"] == 0.5
-    assert metrics["shadow/advantage/frac_nonzero"] == 1.0
-    assert metrics["shadow/advantage/frac_gained"] == 0.5
 
 
 def test_a_step_in_which_all_rollouts_failed_passes_for_both():

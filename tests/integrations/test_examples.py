@@ -24,7 +24,7 @@ from budgetalloc.trl import AdaptiveGRPOCallback
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "integrations"
 TINY = {"per_device_train_batch_size": 16, "num_generations": 4, "learning_rate": 1e-2, "max_steps": 2}
-TINY |= {"use_cpu": True, "bf16": False, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
+TINY |= {"disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
 
 
 def speaker():
@@ -57,18 +57,13 @@ def test_the_first_run(tmp_path, monkeypatch, capsys):
     """As it is pasted, but for its size: 2 steps of 32 rollouts."""
     monkeypatch.chdir(tmp_path)
     code = (FOLDER / "trl/first_run.py").read_text(encoding="utf-8")
-    size = "STEPS, ROLLOUTS = 150, 256"
+    size = "STEPS, ROLLOUTS = 60, 256"
     assert code.count(size) == 1
     space = {}
     exec(compile(code.replace(size, "STEPS, ROLLOUTS = 2, 32"), "first_run.py", "exec"), space)
-    printed = capsys.readouterr().out
-    heading, _, *rows = printed[printed.index("Held-out success") :].splitlines()
-    assert heading == "Held-out success, 64 rollouts each:"
-    assert [row.split()[0] for row in rows] == ["uniform", "adaptive"] == list(space["runs"])
-    (before, after), (same, after_adaptive) = space["runs"].values()
-    assert before == same  # the same weights and prompts
-    assert len({before, after, after_adaptive}) == 3  # both trained, on different rollouts
-    assert [row.split()[1:] for row in rows] == [[f"{x:.3f}" for x in run] for run in space["runs"].values()]
+    assert space["before"] != space["after"]  # it trained
+    said = f"{space['before']:.3f} before, {space['after']:.3f} after 64 rollouts."
+    assert f"Success on held-out prompts: {said}" in capsys.readouterr().out
 
 
 def test_a_right_answer_and_a_format(small):
@@ -214,35 +209,6 @@ def test_the_check_of_unsloth_is_right_about_trl(tmp_path, monkeypatch, capsys):
         ("knapsack", "RIGHT"),
         ("adaptive", "RIGHT"),
     ]
-
-
-def log_of(folder, rewards_G, steps=12):
-    """A ledger of groups of four with these rewards at every step."""
-    writer = ba.LedgerWriter(path := folder / "ledger.jsonl")
-    ids = [f"p{at}" for at in range(len(rewards_G)) for _ in range(4)]
-    for step in range(steps):
-        size = len(ids)
-        writer.append(step, ids, np.ravel(rewards_G), [10] * size, [np.nan] * size, [4] * size)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("rewards_G", "says"),
-    [
-        ([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]], "many groups that failed"),
-        ([[0, 1, 0, 1]], "few groups that failed"),
-    ],
-)
-def test_a_log_to_a_decision(tmp_path, monkeypatch, capsys, rewards_G, says):
-    decide = example("log/decide.py")
-    path = log_of(tmp_path, rewards_G)
-    monkeypatch.setattr(sys, "argv", ["decide.py", str(path), "--policy", "adaptive"])
-    decide.main()
-    printed = capsys.readouterr().out
-    assert says in printed
-    assert "Compare adaptive() with uniform()" in printed
-    assert "prompts with a gradient per 100 rollouts" in printed
-    assert doctest.testmod(decide).failed == 0
 
 
 @pytest.mark.parametrize("path", ["gsm8k", "domains", "reward_model", "tools", "agent", "shadow"])

@@ -66,6 +66,13 @@ def test_a_foreign_file_beside_a_log_does_not_matter(tmp_path, record):
     assert ledger.frame.prompt.tolist() == ["a"]
 
 
+def test_a_row_with_a_carriage_return_in_it_is_broken(tmp_path):
+    (tmp_path / "c.csv").write_bytes(b"step,prompt_id,reward\n0,a,1\n0,b\rc,1\n0,d,0\n")
+    ledger, notes = read(tmp_path / "c.csv")
+    assert ledger.frame.prompt.tolist() == ["a", "d"]
+    assert notes["broken row"] == 1
+
+
 @pytest.mark.parametrize("cell", ["[" * 100_000, "1e400x", "9" * 5000, '"{""a"": 1}"', "[[1]]"])
 def test_a_cell_of_rewards_that_cannot_be_read_costs_its_row(tmp_path, cell):
     (tmp_path / "c.csv").write_text(f"step,id,rewards\n0,a,1;0\n0,b,{cell}\n1,a,01\n")

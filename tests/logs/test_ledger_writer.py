@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -143,3 +144,13 @@ def test_a_wrong_argument_is_named_and_nothing_is_written(tmp_path, wrong, named
     with pytest.raises(ba.InputError, match=named):
         log.append(**(given | {"counts_R": [1] * 3} | wrong))
     assert not (tmp_path / "l").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_no_ledger(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # opening it for writing would wait for one
+    with pytest.raises(ba.InputError, match="it is not a regular file") as raised:
+        ba.Session("adaptive", ["reward"], ledger=tmp_path / "pipe")
+    os.close(reader)
+    assert raised.value.argument == "ledger"

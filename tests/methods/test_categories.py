@@ -19,10 +19,6 @@ def but_the_last(prompt):
     return prompt[:-1]
 
 
-def levels(prompt):
-    return prompt % 3
-
-
 BOTH = [dump, sec]
 each_method = pytest.mark.parametrize("make", BOTH, ids=lambda make: make.__name__)
 

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from budgetalloc import Budget
 from budgetalloc.methods.e3 import e3, hardness_ranks, rank_shares
 
-GRADED = {"solved": 1.0, "most": 0.75, "half": 0.5, "never": 0.0}
-
 
 def paper_algorithm_1(ranks, rollouts, fewest, most):
     """Algorithm 1 of arXiv 2505.18573 as it stands: the proportional step is not clipped."""

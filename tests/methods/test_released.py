@@ -1,17 +1,30 @@
 """Methods compared with figures that the authors' own functions gave on random inputs, which the seeds draw again.
 
-Each table names the repository, the commit and the function. Where a method differs from the code on purpose, its
-docstring says so, and the test compares the part that is the same.
+Each table names the repository, the commit and the function; of a long one, the lines that decide were run. Where a
+method differs from the code on purpose, its docstring says so, and the test compares the part that is the same.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from policy_steps import believing, observe, visited
 
 from budgetalloc import Budget
-from budgetalloc.methods import a_star_po, adarft, coba_rl, cures, depo, greso, knapsack_rl, mopps, reinforce_ada, vip
+from budgetalloc.methods import (
+    a_star_po,
+    adarft,
+    coba_rl,
+    cures,
+    depo,
+    dump,
+    greso,
+    knapsack_rl,
+    mopps,
+    reinforce_ada,
+    vip,
+)
 from budgetalloc.methods.dars import dars_counts
 from budgetalloc.methods.downselect import largest_advantages, max_variance, resample_on_correct, top_p_variance
 from budgetalloc.methods.e3 import rank_shares
@@ -273,3 +286,23 @@ def test_top_p_keeps_groups_of_the_same_variance(seed, expected):
     kept = np.unique(top_p_variance(np.repeat(np.arange(10), 8).tolist(), rewards, 0.6) // 8)
     variance_G = passed * (8 - passed)
     assert sorted(variance_G[kept]) == sorted(variance_G[expected])  # equal variances: either group
+
+
+def test_dump_learns_and_draws_categories_alike():
+    """ZhentingWang/DUMP@235e85d, LearnabilityEstimator.update and compute_sampling_weights."""
+    policy, rng = dump(domain_of=lambda x: x[0], seed=0), rng_of(0)
+    for _ in range(12):
+        means = {}
+        for category, chance in {"a": 0.9, "b": 0.6, "c": 0.3}.items():
+            if rng.random() < chance:
+                means[category + "1"] = rng.integers(0, 9) / 8
+        observe(policy, means)
+    numbers = policy.memory.numbers
+    assert [numbers[f"q:{x}"] for x in "abc"] == pytest.approx([0.604805, 0.723372, 0.553813], abs=1e-6)
+    assert [numbers[f"n:{x}"] for x in "abc"] == [88, 64, 24]
+    drawn, ids = Counter(), [c + str(k) for c in "abc" for k in range(2)]
+    for seed in range(500):
+        counts_P = replace(policy, seed=seed).allocate(ids, Budget(8, floor=0))
+        drawn[ids[int(np.argmax(counts_P))][0]] += 1
+    for category, weight in {"a": 0.052062, "b": 0.304411, "c": 0.643527}.items():
+        assert drawn[category] / 500 == pytest.approx(weight, abs=4 * (weight * (1 - weight) / 500) ** 0.5)

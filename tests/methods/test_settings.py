@@ -54,7 +54,7 @@ BAD = {
     "spo_pp": {"rho": 1.0, "eps": 0, "offline": 0},
     "vade": {"group": 2.5},
     "pods": {"generate": 1},
-    "roc": {"choose": "best", "penalty": -1},
+    "roc": {"penalty": -1},
     "shuffle_r1": {"draws": 0},
     "top_p": {"share": 0.0},
 }

@@ -7,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_steps import kept_of
 
-import budgetalloc as ba
 from budgetalloc import InputError
 from budgetalloc.methods import cppo, d3s, keep_mixed, pods, roc, top_p
 from budgetalloc.methods.table import METHODS
 
 POLICIES = {method.name: method.build for method in METHODS if method.decides == "which rollouts"}
-POLICIES["roc drawn"] = lambda **given: ba.methods.roc(penalty=1, choose="drawn", **given)
 each_policy = pytest.mark.parametrize("name", POLICIES)
 
 

@@ -106,17 +106,6 @@ def test_the_log_again_with_another_seed():
     assert (world.rollouts, world.group) == (21, 4)
 
 
-def test_answers_are_those_of_the_first_version():
-    """Pinned, so that figures of a replay can be compared over versions."""
-    world = Replay(ledger({k: [[0, 0, 1, 1], [0, 1, 1, 1]] for k in range(6)}), seed=5)
-    world.sweep = 1
-    rewards_R = world.rollout(np.repeat(range(6), 7)).astype(int)
-    assert ["".join(map(str, row)) for row in rewards_R.reshape(6, 7)] == [
-        *("0111010", "1110101", "1011110"),
-        *("1110000", "1101101", "1110110"),
-    ]
-
-
 def test_the_model_is_beta_binomial_around_the_visit():
     """30 of 50 around visit 2, then prompts alike: the mean and the spread of 8 modelled rewards are known."""
     visits = [[0] * 10, [1] * 10, [1] * 5 + [0] * 5, [1] * 10, [1] * 5 + [0] * 5, [0] * 10]

@@ -152,13 +152,6 @@ def test_prompts_that_are_believed_certain_get_what_a_cap_leaves():
     assert policy.allocate([0, 1], Budget(8, floor=0, min_group=1)).tolist() == [4, 4]
 
 
-def test_a_domain_without_a_share_gets_nothing():
-    budget = Budget(16, floor=0, min_group=1, quotas={"a": (16, 16), "b": (0, 0)})
-    counts = ba.adaptive().begin(range(6), budget, None, ["a", "b"] * 3).request()
-    assert counts[1::2].tolist() == [0, 0, 0]
-    assert counts.sum() == 16
-
-
 @pytest.mark.parametrize(("explore", "least"), [(0.0, 0), (0.5, 20), (1.0, 40)])
 def test_explore_gives_its_share_of_the_rollouts_evenly(explore, least):
     """To prompts that are believed mastered or hopeless as well: 160 rollouts of 4 prompts, 2 of them such."""

@@ -52,6 +52,23 @@ def test_the_second_round_goes_to_prompts_without_a_success_or_to_those_that_a_r
     assert counts_NP.tolist() == [[4, 4], [8, 0]]
 
 
+@pytest.mark.parametrize(
+    ("budget", "share", "first"),
+    [
+        (Budget(16, floor=0, min_group=4, cap=6), 0.45, 10),  # of 16, 7 fill no groups of 4 to 6
+        (Budget(16, floor=4), 0.4, 12),  # the floor of three prompts
+        (Budget(16, floor=0, min_group=4), 0.1, 16),  # 1 is no group: all in one round
+    ],
+)
+def test_what_is_kept_for_the_second_round_can_be_spent_in_groups(budget, share, first):
+    step = sequential(uniform(), share=share).begin(["a", "b", "c"], budget)
+    counts_P = step.request()
+    assert counts_P.sum() == first
+    ids_R = np.repeat(["a", "b", "c"], counts_P)
+    step.observe(ids_R, np.zeros(len(ids_R)))
+    assert step.request().sum() == 16 - first
+
+
 def test_a_rule_of_another_shape_is_refused():
     with pytest.raises(InputError, match=r"wants_more gave shape \(1,\): give True or False for each prompt"):
         play(sequential(uniform(), wants_more=lambda seen: [True]), ["a", "b"], Budget(16), {"a": 0.0, "b": 0.0})

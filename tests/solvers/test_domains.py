@@ -133,15 +133,6 @@ def test_quotas_that_do_not_bind_change_nothing():
     assert greedy(values_PN, None, loose, domains_P=domains).tolist() == greedy(values_PN, None, budget).tolist()
 
 
-def test_a_table_narrower_than_the_cap_is_a_cap():
-    budget = Budget(16, floor=0, cap=16, min_group=1, quotas={"math": (9, 16)})
-    values_PN = np.tile(np.arange(5.0), (4, 1))
-    counts_P = greedy(values_PN, None, budget, domains_P=["math"] * 3 + ["code"])
-    assert counts_P.max() == 4
-    with pytest.raises(BudgetError, match=r"cannot hold for 2 prompts, which take 0 to 8 rollouts in groups of 1 to 4"):
-        greedy(values_PN, None, budget, domains_P=["math"] * 2 + ["code"] * 2)
-
-
 def test_totals_follow_the_weights_and_their_expectation_is_exact():
     budget = Budget(10, floor=0, min_group=1, quotas={"math": (0, 4), "code": (2, 10)})
     domains = ["math", "math", "code", "chat"]

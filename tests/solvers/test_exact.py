@@ -94,28 +94,6 @@ def test_tokens_keep_their_precision_in_a_large_budget(solve):
     assert solve(values_PN, [999_999_999.5, 333_333_333.5], budget).tolist() == [3, 3]
 
 
-def test_a_search_cut_short_keeps_a_valid_answer_and_bound(monkeypatch):
-    """As when the time limit strikes, but at the same place on every machine: after the first counts solution."""
-    from ortools.sat.python import cp_model
-
-    class Hasty(cp_model.CpSolver):
-        def solve(self, model):
-            self.parameters.stop_after_first_solution = True
-            self.parameters.linearization_level = 0  # without the linear relaxation, the first counts are poor
-            return super().solve(model)
-
-    monkeypatch.setattr(cp_model, "CpSolver", Hasty)
-    budget = Budget(rollouts=128, floor=0, cap=16)
-    values_PN = mixed_group(Point(np.random.default_rng(1).random(16)), budget.grid())
-    solution = certify(values_PN, None, budget, by="ortools")
-    best = certify(values_PN, None, budget).value
-    assert not solution.optimal
-    assert solution.counts_P.sum() == 128
-    assert np.isin(solution.counts_P, budget.grid()).all()
-    assert solution.value <= best + 1e-9
-    assert best <= solution.bound + 1e-9
-
-
 def test_no_time_at_all():
     budget = Budget(rollouts=64, floor=2, cap=32)
     values_PN = mixed_group(Point(np.linspace(0, 1, 16)), budget.grid())
@@ -150,27 +128,6 @@ def test_the_fewest_tokens_that_suffice(seed):
     assert counts_P @ costs_P == enough
     with pytest.raises(BudgetError, match=f"Use tokens={enough} or more"):
         certify(values_PN, costs_P, Budget(rollouts=rollouts, tokens=enough - 1, floor=floor, cap=cap))
-
-
-@pytest.mark.parametrize("floor", [1, 2])
-def test_max_prompts_needs_floor_zero(floor):
-    budget = Budget(rollouts=8, floor=floor, min_group=1, cap=4)
-    with pytest.raises(BudgetError, match=f"max_prompts=1 with floor={floor}: use floor=0"):
-        certify(np.zeros((2, budget.grid().size)), None, budget, max_prompts=1)
-
-
-@pytest.mark.parametrize("by", ["highs", "ortools"])
-@pytest.mark.parametrize(
-    ("budget", "constraints"),
-    [
-        (replace(GRID, quotas={"a": (1, 16), "b": (15, 16)}), {}),
-        (replace(GRID, quotas={"a": (2, 2)}), {"max_prompts": 2}),
-        (replace(GRID, tokens=161.0, quotas={"a": (4, 16)}), {"costs_P": [40.0, 40.0, 10.0, 1.0]}),
-    ],
-)
-def test_both_solvers_refuse_infeasible_constraints(by, budget, constraints):
-    with pytest.raises(BudgetError, match=r"no counts satisfy all constraints\. Loosen quotas"):
-        certify(FLAT, **{"costs_P": None, **constraints}, budget=budget, domains_P=DOMAINS, by=by)
 
 
 @pytest.mark.parametrize(

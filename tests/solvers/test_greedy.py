@@ -106,42 +106,6 @@ def test_greedy_is_within_one_block_for_any_values_and_exact_for_concave_ones(pr
         assert got >= best - 1e-9 or (np.diff(gains, axis=1) > 1e-12).any()
 
 
-@pytest.mark.parametrize(
-    ("values_PN", "costs_P", "budget", "counts"),
-    [
-        (  # a group of 3 opens with the 2 that are left and one rollout of the prompt that loses least by it
-            [[3, 2, 8], [-2, 5, 7], [7, -1, 9], [9, -1, 2]],
-            None,
-            Budget(14, floor=0, min_group=3, cap=4),
-            [4, 3, 4, 3],
-        ),
-        (  # blocks of 4 and 6 by gain per rollout, in values that rise and fall
-            [[9, 4, 9, -3, 3, 3, 6, 6, 4, -1], [4, 2, 1, 1, 0, 6, -3, -1, 0, 9], [0, 6, 1, 9, 8, 7, 1, 4, 6, 2]],
-            None,
-            Budget(10, floor=0),
-            [0, 6, 4],
-        ),
-        ([[0, 2, 3, 5, 5, 7, 9]], [2], Budget(None, tokens=42, floor=1, min_group=1, cap=7), [7]),
-        ([[0, 5], [0, 0], [0, 1]], [5, 2, 4], Budget(None, tokens=16, floor=0, min_group=4, cap=4), [0, 0, 4]),
-        (  # the first prompt's equal gains are steps of their own: one of three fits
-            [[0, 9, 18, 27, 29], [0, 1, 4, 9, 10], [0, 9, 10, 15, 16]],
-            [6, 6, 1],
-            Budget(None, tokens=38, min_group=1, cap=6),
-            [3, 2, 6],
-        ),
-        ([[0]], [5], Budget(None, tokens=15, quantum=3, cap=5), [3]),  # the floor takes all tokens
-        # One rollout is worth nothing, a pair is. The last prompt's best block leaves 2 rollouts, which fit no block.
-        (ba.mixed_group(Point([0.45, 0.11, 0.54]), range(6)), None, Budget(5, floor=0, min_group=1), [2, 0, 3]),
-        # The first has the better group of 4, and 3 rollouts open no other.
-        (ba.success_gain(Point([0.67, 0.16]), [0, 4, 5, 6, 7]), None, Budget(7, floor=0, min_group=4, cap=9), [0, 7]),
-    ],
-)
-def test_values_that_are_not_concave_where_greedy_finds_the_best_counts(values_PN, costs_P, budget, counts):
-    values_PN = np.array(values_PN, dtype=float)
-    assert greedy(values_PN, costs_P, budget).tolist() == counts
-    assert total(values_PN, counts, budget) == brute(values_PN, budget, costs_P)
-
-
 @pytest.mark.parametrize("slopes", [[1e6, 1e6 + 1e-8, 0.0], [0.0, -1e6, -1e6 + 1e-8], [1.0, 1.0 + 1e-13, 0.0]])
 def test_a_rise_by_rounding_error_does_not_join_steps(slopes):
     """Two prompts of equal values: the four rollouts are spread, and would not be if two steps were one block."""

@@ -126,24 +126,6 @@ def after_a_number(seed):
     return rng
 
 
-@pytest.mark.parametrize(
-    ("weights", "grouped", "budget", "start", "counts"),
-    [
-        # 4 / 9 of a group, rounded down: no group, and 4 rollouts for the others.
-        ([1, 1, 8, 8], 2, Budget(4, floor=0, min_group=1), 0.8, [0, 0, 2, 2]),
-        # 10 / 4 groups, rounded up, are more than fit: 2, and the rest goes to the one whose weight is 0.
-        ([1, 1, 1, 1, 0], 4, Budget(10, floor=0, min_group=1), 0.5, [4, 0, 4, 0, 2]),
-        # The last takes at most 5 of 10, so both groups are needed.
-        ([0.1, 0.1, 5], 2, Budget(10, floor=0, min_group=1, cap=5), 0.0, [4, 4, 2]),
-        # With a floor the counts are those of `systematic` for all prompts.
-        ([1, 1, 1, 1], 2, Budget(12, floor=1, min_group=1), 0.5, [3, 3, 3, 3]),
-    ],
-)
-def test_how_many_groups_the_grouped_prompts_get(weights, grouped, budget, start, counts):
-    least_P = np.where(np.arange(len(weights)) < grouped, 4, 1)
-    assert systematic_in_groups(np.array(weights, dtype=float), least_P, budget, Start(start)).tolist() == counts
-
-
 @given(
     st.lists(st.tuples(st.floats(0.01, 9), st.sampled_from([1, 2, 4, 8])), min_size=1, max_size=12),
     st.integers(1, 100),

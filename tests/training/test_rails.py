@@ -10,7 +10,6 @@ import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, REASON, Rails
 
-RNG = np.random.default_rng(0)
 SUCCESS = np.tile([0.0, 1.0], 16)
 EARLIER = Sums().plus(SUCCESS, SUCCESS)
 
@@ -144,3 +143,4 @@ def test_a_damaged_state(change):
 def test_a_session_has_them_only_where_advantages_follow_from_beliefs():
     assert [type(part) for part in ba.Session("adaptive", ["reward"], pool=["a"]).parts] == [Rails]
     assert not ba.Session("uniform", ["reward"]).parts
+    assert ba.Session("adaptive", ["reward"], pool=["a"], fallback=False).part(Rails).fallback is False

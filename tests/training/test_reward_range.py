@@ -40,16 +40,6 @@ def test_a_range_from_few_rewards_has_a_margin(values):
     assert low + high == pytest.approx(values_R.min() + values_R.max(), abs=1e-6)
 
 
-@pytest.mark.slow
-def test_three_close_rewards_do_not_make_a_narrow_range():
-    """The size of the next rewards, in units of the largest deviation that a belief can have in this range."""
-    rng, largest = np.random.default_rng(0), []
-    for _ in range(1000):
-        low, high = RewardRange().of(rng.normal(size=3))
-        largest.append(np.abs(rng.normal(size=16) - (low + high) / 2).max() / ((high - low) / 2))
-    assert np.mean(np.array(largest) > 5) < 0.03  # without a margin 0.2
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_all_rewards_of_a_large_step_count(order):
     """In the order of their prompts, of which the last 1000 are only a few."""

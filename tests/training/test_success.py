@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.rewards import WAIT
-from budgetalloc.training.success import Measure, Rule, Scoring
+from budgetalloc.training.success import Rule, Scoring
 
 NAMES, NONE = ["format", "accuracy", "length"], np.nan
 
@@ -71,6 +71,13 @@ def test_one_function_is_success_itself():
         1.0,
         0.0,
     ]  # the only one in the total
+
+
+def test_totals_with_a_part_that_no_function_gave_have_no_range_of_their_own():
+    """As with a penalty that the trainer subtracts: the reward is learned as a line in success."""
+    scoring, scores_RF = Scoring(["f"], [2.0]), scores([0], [1])
+    assert scoring.measure(np.array([0.0, 2.0]), scores_RF).reward_range == (0.0, 2.0)
+    assert scoring.measure(np.array([-0.5, 1.5]), scores_RF).reward_range is None
 
 
 def test_a_threshold_and_a_function():
@@ -205,27 +212,6 @@ class TestFunctionsThatReturnNone:
             assert (np.isnan(success_R) == (waits | np.isnan(scores_RF).all(axis=1))).all()
             assert not ((success_R < 0) | (success_R > 1)).any()
             assert not waits or step < WAIT or np.isnan(scores_RF).all()
-
-
-NOBODY = [False, False, False]
-
-
-@pytest.mark.parametrize(
-    ("functions", "partial", "expected"),
-    [
-        ((0,), (0, 1), [False, True, True]),
-        ((0, 2), (0, 1), [False, True, False]),  # code instead of math the second
-        ((0, 2), (0,), NOBODY),
-        ((0, 1), (0, 1), [False, False, True]),
-        ((), (0, 1), NOBODY),
-    ],
-)
-def test_whose_success_is_the_total(functions, partial, expected):
-    scores_RF = scores([1, NONE, 1], [NONE, 0.5, 1], [NONE, NONE, 1])
-    measure = Measure(Rule(functions), (0, 1), ("math", "code", "format"), total_range=(0, 2), partial=partial)
-    assert measure.by_total(np.nansum(scores_RF, axis=1), scores_RF).tolist() == expected
-    success_R = measure.success(np.array([2.0, 1.5, 1.0]), scores_RF)
-    assert success_R[np.array(expected)] == pytest.approx(np.array([1.0, 0.75, 0.5])[np.array(expected)])
 
 
 @pytest.mark.parametrize(

@@ -153,3 +153,11 @@ def test_merging_pads_and_selecting_counts_tokens_again():
     kept = select_rows(merged, np.array([0, 2]))
     assert kept["advantages"].tolist() == [5, 8]
     assert kept["num_items_in_batch"] == 5
+
+
+def test_entries_that_are_not_known_to_have_a_row_a_rollout_are_neither_merged_nor_selected():
+    """A row of pixel values is a patch of an image. What a subclass of the trainer adds may be anything."""
+    outputs = [{"completion_mask": torch.ones(1, 2), "pixel_values": torch.ones(1, 3)}] * 2
+    for merge in (lambda: merge_rounds(outputs, 0), lambda: select_rows(outputs[0], np.array([0]))):
+        with pytest.raises(ba.UnsupportedError, match="cannot merge 'pixel_values'"):
+            merge()

@@ -1,7 +1,6 @@
 """Groups that are extended before others have ended: records, advantages and beliefs are those of whole rounds."""
 
 import heapq
-import itertools
 from collections import Counter
 from dataclasses import replace
 
@@ -10,7 +9,6 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc import policies
-from budgetalloc.policies.advantages import group_advantages
 from budgetalloc.testing.conformance import same_state
 from budgetalloc.training.session import Session
 from budgetalloc.verl.groups import Groups
@@ -124,47 +122,6 @@ def test_nobody_waits_for_the_slowest_group_of_a_round():
             easy = lambda name, k: float(int(name[1:]) % 7 <= k)  # noqa: E731
             seconds[name] += generate(session, easy, lambda _, rng=rng: rng.lognormal(), rollouts=256)[1]
     assert seconds["by group"] < 0.7 * seconds["rounds"]
-
-
-def test_a_group_that_grows_by_its_outcomes_has_the_true_gradient():
-    """All outcomes of a step of three prompts, one of which can grow: with a baseline b, the expected sum of
-    (r - b) d log P(r) / dp over a prompt's rollouts is its expected number of rollouts, since dp / dp = 1."""
-    rates, ids = {"a": 0.2, "b": 0.6, "c": 0.4}, ["a", "b", "c"]
-    policy = policies.growing(ba.uniform(), most=3)
-    policy.observe(["a", "b", "b", "c", "c"], [0, 1, 0, 1, 1])
-    session = session_of(policy, ids)
-    sums = {named: Counter() for named in ("posterior", "without rounds", "group")}
-    rollouts, mass, sizes = Counter(), 0.0, set()
-    for outcomes in itertools.product([0.0, 1.0], repeat=7):
-        left, chance = iter(outcomes), []
-
-        def answer(name, k, left=left, chance=chance):
-            reward = next(left)
-            chance.append(rates[name] if reward else 1 - rates[name])
-            return reward
-
-        generate(session, answer, {"a": 1.0, "b": 3.0, "c": 1.5}.get, rollouts=7)
-        batch = session.record()
-        weight, options = float(np.prod(chance)), {"belief_R": batch.baseline_R}
-        mass += weight
-        sizes.add(tuple(sorted(Counter(batch.ids_R).items())))
-        away = {
-            "posterior": group_advantages(
-                batch.rewards_R, batch.ids_R, "posterior", "none", round_R=batch.round_R, **options
-            ),
-            "without rounds": group_advantages(batch.rewards_R, batch.ids_R, "posterior", "none", **options),
-            "group": group_advantages(batch.rewards_R, batch.ids_R, "group", "none"),
-        }
-        for at, (name, reward) in enumerate(zip(batch.ids_R, batch.rewards_R, strict=True)):
-            rollouts[name] += weight
-            for named, away_R in away.items():
-                sums[named][name] += weight * away_R[at] * (1 / rates[name] if reward else -1 / (1 - rates[name]))
-    assert mass == pytest.approx(1)
-    assert len(sizes) == 3
-    for name in ids:
-        assert sums["posterior"][name] == pytest.approx(rollouts[name])
-    for biased in ("without rounds", "group"):
-        assert max(abs(sums[biased][name] / rollouts[name] - 1) for name in ids) > 0.01
 
 
 def test_groups_wait_for_each_other_while_the_range_of_the_rewards_is_unknown():

@@ -19,7 +19,6 @@ RECIPES = {
     "agent": "integrations/trl/agent.py",
     "verl": "integrations/verl/train.sh",
     "verl.yaml": "integrations/verl/gsm8k.yaml",
-    "log": "integrations/log/decide.py",
     "plain_loop": "integrations/plain_loop/plain_loop.py",
     "tinker": "integrations/tinker/budgetalloc_tinker.py",
     "trinity": "integrations/trinity/budgetalloc_trinity.py",
@@ -36,8 +35,9 @@ def run(args: argparse.Namespace) -> None:
         for name in RECIPES:
             first = next(x for x in text_of(name).splitlines() if not x.startswith("#!"))
             about = first.strip('"# ')
-            print(f"  {name:<13}  {about}")
-        print("\nPrint one into a file:  budgetalloc recipe trl > train.py")
+            print(f"  {name:<13}  {Path(RECIPES[name]).name:<22}  {about}")
+        # A file called art.py would hide the package that it imports.
+        print("\nPrint one into the file named here:  budgetalloc recipe trl > train.py")
     elif args.name in RECIPES:
         print(text_of(args.name), end="")
     else:

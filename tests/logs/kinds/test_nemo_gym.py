@@ -58,10 +58,12 @@ def test_other_names_and_values():
 def test_broken_rows_are_counted(tmp_path):
     first = rows()[0]
     odd = [{"mean/reward": 1}, first | {"rollout_infos": [5]}, first | {"sample": {}, "_ng_task_index": None}]
+    odd.append({key: value for key, value in first.items() if key != "rollout_infos"})
     path = write(tmp_path / "p.jsonl", rows() + odd)
     ledger, notes = read(path)
     assert len(ledger) == 11
     assert notes["broken row"] == 3
+    assert notes["row without the rewards of its rollouts (rollout_infos)"] == 1
 
 
 def test_a_profile_starts_a_training_and_one_of_other_prompts_is_refused():
