@@ -13,6 +13,7 @@ exit status is 1 if anything differs. verl runs in `.venv-verl`, or in the Pytho
 import argparse
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -226,8 +227,9 @@ def verl_trained(folder: Path, wanted: dict[str, list[str]]) -> None:
     computed from them before are rounded.
     """
     import ray
-    import runs
     import transfer_queue
+
+    runs = importlib.import_module("runs")  # ruff sorts `import runs` by whether a folder of that name exists
 
     def rows(batch: Any, *fields: str) -> list[tuple[Any, ...]]:
         data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(fields))

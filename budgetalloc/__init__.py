@@ -106,10 +106,13 @@ _LATER = {
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'budgetalloc' has no attribute {name!r}")
     import importlib
 
+    if name not in _LATER:
+        text = f"module 'budgetalloc' has no attribute {name!r}"
+        if not name.startswith("_") and hasattr(importlib.import_module(_LATER["methods"]), name):
+            text += f". Use budgetalloc.methods.{name}."
+        raise AttributeError(text)
     return importlib.import_module(_LATER[name])
 
 

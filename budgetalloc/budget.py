@@ -179,9 +179,11 @@ class Budget:
         if not self.fewest and not _adds_up(total, low, high):
             groups = total // low
             near = f"{groups * high} or {(groups + 1) * low}" if groups else f"{low}"
+            most = self._whole(total // -(-total // high))
+            smaller = f"min_group={most} or " if most else ""
             raise BudgetError(
                 f"{self}: no set of groups of {low} to {high} rollouts adds up to {total}. Use "
-                f"rollouts={near}, or another cap."
+                f"{smaller}rollouts={near}, or another cap."
             )
 
 

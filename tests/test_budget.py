@@ -145,3 +145,8 @@ def can_be_spent(budget: Budget, prompts: int) -> bool:
     for _ in range(prompts):
         reachable = {total + int(n) for total in reachable for n in budget.grid()}
     return budget.rollouts in reachable
+
+
+def test_groups_that_do_not_fit_are_answered_with_a_smaller_group_first():
+    with pytest.raises(BudgetError, match=r"groups of 4 to 6 rollouts .* Use min_group=3 or rollouts=6 or 8"):
+        Budget(rollouts=7, floor=0, min_group=4, cap=6).check(4)

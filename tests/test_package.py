@@ -169,7 +169,8 @@ def test_the_wheel_has_every_module_and_the_page_of_the_report(tmp_path):
     (path,) = tmp_path.glob("*.whl")
     inside = set(zipfile.ZipFile(path).namelist())
     assert "budgetalloc/report/page.html" in inside
-    assert {f"budgetalloc/{file.relative_to(ROOT)}" for file in ROOT.rglob("*.py")} <= inside
+    modules = {name for name in inside if name.endswith(".py") and not name.startswith("budgetalloc/cli/recipes/")}
+    assert modules == {f"budgetalloc/{file.relative_to(ROOT)}" for file in ROOT.rglob("*.py")}
 
 
 @pytest.mark.parametrize(
@@ -192,3 +193,10 @@ def test_what_needs_an_extra_that_is_missing_names_the_extra(missing, code, mess
     assert "UnsupportedError" in error
     assert message in error
     assert "pip install" in error
+
+
+def test_a_method_that_is_looked_for_in_the_package_is_named():
+    with pytest.raises(AttributeError, match=r"no attribute 'knapsack_rl'\. Use budgetalloc\.methods\.knapsack_rl"):
+        _ = budgetalloc.knapsack_rl
+    with pytest.raises(AttributeError, match=r"no attribute 'knapsack_rll'$"):
+        _ = budgetalloc.knapsack_rll

@@ -124,12 +124,13 @@ class Domains(Part):
         self._checked = True
         budget = session.options.bounds.budget(rollouts, len(self.quotas.pool), group)
         plan = self.plan(Plan([], budget, [], rollouts, group))
-        step = policy.begin(plan.ids_P, plan.budget, None, plan.domains_P)
-        if step.in_rounds():
+        if policy.begin(plan.ids_P, replace(plan.budget, quotas=None)).in_rounds():
             raise UnsupportedError(
-                f"{asked}: {policy} decides in rounds, and each round may break the quotas. "
+                f"{asked}: {policy} decides in rounds, and each round may break the shares. "
                 "Use a policy that decides once a step, such as ba.adaptive()."
             )
+        # It decides, and raises what no counts can keep.
+        policy.begin(plan.ids_P, plan.budget, None, plan.domains_P).in_rounds()
 
     def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
         """Lets the mixture learn from a step, without rollouts that have a hint, no score or a

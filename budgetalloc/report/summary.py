@@ -149,7 +149,7 @@ class Report:
             concerns.append(
                 f"{self.missing_steps:,} of {self.run_steps:,} steps, which are missing"
             )
-        if 2 * self.share_wasted > 1:
+        if 2 * self.share_wasted > 1 and not self.share_single:
             concerns.append(f"{100 * self.share_wasted:.1f} % of the rollouts without a gradient")
         if self.explained < 0:
             concerns.append("success, which is predicted worse than by a constant")

@@ -93,6 +93,12 @@ def headline(run: Report) -> str:
     text += f"{', '.join(parts)}."
     if not parts:
         text = "No group has equal rewards: no rollout was wasted under a group baseline."
+    elif run.share_single:
+        text = (
+            f"{percent(run.share_single)} of the rollouts were single, which a group baseline "
+            f"cannot use, and {percent(run.share_wasted)} in groups of equal rewards. Both have a "
+            f"gradient under a baseline from earlier steps, as adaptive() has."
+        )
     if run.share_single == 1:
         text = "Every rollout was a single rollout: there is no group whose rewards could be equal."
     if run.missing_steps:

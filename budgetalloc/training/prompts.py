@@ -84,9 +84,9 @@ def check_columns(columns: Sequence[str], column: str | None, text: str = "promp
         return
     if text not in columns:
         raise UnsupportedError(
-            f"The train dataset has the columns {list(columns)}, neither {column!r} nor {text!r}: "
-            "budgetalloc cannot "
-            f"tell the prompts apart. Add a column {column!r} of ints or strings."
+            f"The train dataset has the columns {list(columns)}, and no {text!r}, from which the "
+            f"trainer reads prompts. Rename that column, as in "
+            f"dataset.rename_column({columns[0]!r}, {text!r})."
         )
     if {"image", "images"} & set(columns):
         raise UnsupportedError(

@@ -217,7 +217,6 @@ AMONG = {
     "thompson, mixed_group": among_four(partial(ba.thompson, value=ba.mixed_group)),
     "thompson, success_gain": among_four(ba.thompson),
     "vade": among_four(ba.methods.vade),
-    "cures": among_four(ba.methods.cures),
     "adaptive, groups of two": among_four(ba.adaptive),
 }
 among = compare(AMONG, ledger, OPEN, **settings)

@@ -23,15 +23,3 @@ def test_a_belief_that_cannot_follow_lags():
     *_, fast = belief_errors.errors(ba.TrackingEstimator(), rising)
     assert slow > 0.15
     assert abs(fast) < 0.06
-
-
-@pytest.mark.slow
-def test_rates_of_a_real_run_are_recorded_once(tmp_path, monkeypatch):
-    pytest.importorskip("trl")
-    monkeypatch.setattr(belief_errors, "RECORDED", tmp_path)
-    world = belief_errors.record("u_shape", seed=100, steps=2)
-    assert world.rate_TP.shape == (2, len(world.texts))
-    assert ((world.rate_TP >= 0) & (world.rate_TP <= 1)).all()
-    again = belief_errors.record("u_shape", seed=100, steps=2)
-    assert again.texts == world.texts
-    assert (again.rate_TP == world.rate_TP).all()

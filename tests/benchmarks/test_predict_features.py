@@ -17,13 +17,6 @@ def test_texts_that_tell_help_and_shuffled_ones_do_not():
     assert all(early[name] > early["floor"] for name in early if name != "floor")
 
 
-def test_without_the_data_a_synthetic_log_is_scored(tmp_path, capsys):
-    predict_features.main(["--data", str(tmp_path)])
-    out = capsys.readouterr().out
-    assert "a synthetic log takes its place" in out
-    assert out.count("| tracking, text |") == 3
-
-
 def test_the_gaussian_process_is_bayes_rule_for_one_prompt_and_shares_by_text():
     """Alone, precisions add: prior 1 / (SHARED + OWN) at 0 and the group's 1 / (1 / 3.5 + 1 / 5.5) at its log-odds."""
     features = ba.Features.of_texts(range(40), ["add 1", "sort b"] * 20)

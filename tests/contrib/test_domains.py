@@ -44,6 +44,13 @@ def steps(session, world, count, ids=(), rollouts=128):
     return run
 
 
+def test_rounds_are_refused_without_a_word_of_quotas():
+    session = session_of(policy=ba.adaptive(rounds=3))
+    with pytest.raises(UnsupportedError, match=r"mixture: growing.* decides in rounds") as caught:
+        session.begin([], 128, 8)
+    assert "quotas" not in str(caught.value)
+
+
 def test_what_learns_gets_more_than_it_would_without_a_mixture():
     own = steps(session_of(), World(), 40)
     plain = Session("adaptive", ["reward"], pool=list(DOMAIN))

@@ -22,11 +22,12 @@ def shares_of(ids_P, counts_P, domain_of=DOMAIN_OF):
     return {domain: count / counts_P.sum() for domain, count in rollouts.items()}
 
 
-@pytest.mark.parametrize("tenths", range(11))
-@pytest.mark.parametrize("rollouts", [10, 30, 70, 100, 130])
-def test_a_share_that_is_a_whole_number_is_that_number(tenths, rollouts):
-    budget = Quotas({"math": (tenths / 10, tenths / 10)}, DOMAIN_OF).of_step(Budget(rollouts, floor=0))
-    assert budget.quotas == {"math": (rollouts * tenths // 10,) * 2}
+@pytest.mark.parametrize("rollouts", [100, 200, 700])
+def test_a_share_that_is_a_whole_number_is_that_number(rollouts):
+    """0.07 * 100 is 7.000000000000001, which is no 8, and 0.29 * 100 is 28.999999999999996."""
+    for hundredths in range(101):
+        quotas = Quotas({"math": (hundredths / 100,) * 2}, DOMAIN_OF)
+        assert quotas.of_step(Budget(rollouts, floor=0)).quotas == {"math": (rollouts * hundredths // 100,) * 2}
 
 
 def test_a_share_without_a_whole_number_names_those_that_have_one():
@@ -102,7 +103,7 @@ def test_what_cannot_be_kept_is_named_before_the_training(shares, bounds, text):
     [
         (ba.adaptive(), 1, "quotas with candidates=1: a batch may hold no prompt of 'math'. Use candidates='all'"),
         (ba.methods.pods(), "all", "generates more rollouts than are trained on"),
-        (ba.methods.reinforce_ada(), "all", "decides in rounds|generates more|spends rollouts only"),
+        (ba.methods.reinforce_ada(), "all", "decides in rounds|generates more"),
     ],
 )
 def test_policies_that_may_break_quotas_are_refused(policy, candidates, text):

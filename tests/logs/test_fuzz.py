@@ -26,7 +26,7 @@ from budgetalloc.logs.ledger import COLUMNS, read_log
 
 FILES = Path(__file__).parent / "kinds" / "files"
 fuzzed = settings(
-    max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "150")),
+    max_examples=int(os.environ.get("BUDGETALLOC_FUZZ", "100")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
@@ -170,7 +170,7 @@ ODD = [0, 1, 0.5, -1, None, "NaN", "-Infinity", "1e400", 1e308, -1e308, 1e300, 5
 numbers = st.sampled_from(ODD)
 
 
-@settings(fuzzed, max_examples=-(-fuzzed.max_examples // 3))  # two reports each
+@settings(fuzzed, max_examples=-(-fuzzed.max_examples // 2))  # two reports each
 @given(st.data())
 def test_a_damaged_ledger_is_reported(tmp_path, data):
     """In a good ledger some numbers are replaced. Both commands print a result or one line of error."""

@@ -84,12 +84,12 @@ def test_bounds_are_the_extremes_over_modelled_rewards(rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policies", [KINDS, {"a": ba.adaptive, "partial": partial(ba.knapsack, belief="mean")}])
-def test_any_number_of_processes_gives_the_same(policies):
-    one, two, more = (list(comparisons(policies, LOG, 64, seeds=[3, 0, 5], steps=8, workers=n)) for n in (1, 2, 9))
-    assert one == two == more
+def test_any_number_of_processes_gives_the_same():
+    policies = KINDS | {"partial": partial(ba.knapsack, belief="mean")}
+    one, more = (list(comparisons(policies, LOG, 64, seeds=[3, 0, 5], steps=4, workers=n)) for n in (1, 3))
+    assert one == more
     assert [(x["policy"], x["seed"], x["step"]) for x in one] == [
-        (name, seed, step) for name in policies for seed in (3, 0, 5) for step in range(1, 9)
+        (name, seed, step) for name in policies for seed in (3, 0, 5) for step in range(1, 5)
     ]
 
 

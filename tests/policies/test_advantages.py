@@ -390,6 +390,14 @@ def test_a_given_baseline_is_scaled_by_its_own_advantages_and_a_group_by_its_dev
     assert group_advantages([nan, 1.0, 0.0], list("abb"), base, "group")[0] == 0  # a group of none is left out
 
 
+def test_earlier_rounds_are_evidence_and_later_ones_are_none_by_hand():
+    """Under Beta(1, 1): the first two know each other, and the third, of the next round, knows both."""
+    got = group_advantages(
+        [1, 1, 0], list("aaa"), "posterior", "none", belief_R=Beta([1] * 3, [1] * 3), round_R=[0, 0, 1]
+    )
+    assert got == pytest.approx([1 - 2 / 3, 1 - 2 / 3, 0 - 3 / 4])
+
+
 def test_prompts_weigh_the_same_by_hand():
     got = group_advantages([1, 0, 0, 1, nan], list("aaabb"), np.zeros(5), "none", "prompt")
     assert got == pytest.approx([5 / 2 / 3, 0, 0, 5 / 2, 0])

@@ -273,6 +273,7 @@ def test_bad_costs_are_named(costs, text):
 
 
 def test_a_time_limit_is_for_solvers_that_search():
+    pytest.importorskip("ortools")
     budget, ids = Budget(rollouts=64, floor=0, quotas={"a": (8, 16)}), range(8)
     domains = ["a", "b"] * 4
     policy = ba.knapsack(solver=ba.ortools, time_limit=5)

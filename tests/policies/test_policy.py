@@ -187,7 +187,6 @@ def test_a_step_that_has_ended():
             use()
 
 
-@each_policy
 @pytest.mark.parametrize(
     ("ids", "budget", "costs", "error", "text"),
     [
@@ -202,8 +201,8 @@ def test_a_step_that_has_ended():
         (["a"], Budget(None, tokens=100, cap=4, floor=2, min_group=2), [90], BudgetError, "Use tokens=180 or more"),
     ],
 )
-def test_bad_input(make, ids, budget, costs, error, text):
-    policy = make()
+def test_bad_input(ids, budget, costs, error, text):
+    policy = ba.thompson()
     with pytest.raises(error, match=re.escape(text)):
         policy.allocate(ids, budget, costs)
     assert policy.estimator.step == 0

@@ -47,6 +47,7 @@ FALLING = {"cost": np.repeat(np.linspace(100, 60, 20), 2)}
         ),
         (headline, [(0, "a", [0, 1])], {}, ""),
         (headline, [(0, "a", [0])], {}, ""),
+        (headline, [(0, "a", [0]), (0, "b", [0, 0]), (0, "c", [0, 1, 1, 1, 1])], {}, "12.5 25.0"),  # as of adaptive()
         (cost_sentences, [(0, "a", [0, 0])], {}, ""),
         (cost_sentences, [(0, "a", [0, 0]), (0, "b", [0, 1])], {"length": 10}, "20 40 50.0 40"),
         (cost_sentences, [(step, "b", [0, 1]) for step in STEPS], FALLING, "160 197.9 122.1"),

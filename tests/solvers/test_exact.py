@@ -3,6 +3,7 @@
 import itertools
 import re
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from budgetalloc import (
 from budgetalloc.solvers import exact
 from budgetalloc.solvers.exact import _whole_tokens
 
+needs_ortools = pytest.mark.skipif(find_spec("ortools") is None, reason="OR-Tools is not installed")
+
 
 def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, max_prompts=None):
     """The best value over every choice that satisfies every constraint, or None."""
@@ -42,7 +45,7 @@ def enumerate_best(values_PN, budget, costs_P=None, domains_P=None, max_prompts=
     return best
 
 
-@pytest.mark.parametrize("by", ["highs", "ortools"])
+@pytest.mark.parametrize("by", ["highs", pytest.param("ortools", marks=needs_ortools)])
 @given(st.integers(0, 2**32 - 1))
 @example(900)  # costs of 0.3 and 1.8 that fill a budget of 9 exactly
 @settings(max_examples=60, deadline=None)
@@ -83,7 +86,7 @@ def test_against_enumeration_under_every_constraint(by, seed):
     assert tokens is None or solution.counts_P @ costs_P <= tokens * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("solve", [highs, ortools])
+@pytest.mark.parametrize("solve", [highs, pytest.param(ortools, marks=needs_ortools)])
 def test_tokens_keep_their_precision_in_a_large_budget(solve):
     """1,024 rollouts of thousands of tokens: rounding costs to a millionth of the budget would lose whole rollouts."""
     budget = Budget(rollouts=None, tokens=4_000_000_000, floor=1, min_group=1, cap=3)
@@ -94,6 +97,7 @@ def test_tokens_keep_their_precision_in_a_large_budget(solve):
     assert solve(values_PN, [999_999_999.5, 333_333_333.5], budget).tolist() == [3, 3]
 
 
+@needs_ortools
 def test_no_time_at_all():
     budget = Budget(rollouts=64, floor=2, cap=32)
     values_PN = mixed_group(Point(np.linspace(0, 1, 16)), budget.grid())
@@ -111,6 +115,7 @@ FLAT = np.zeros((4, GRID.grid().size))
 DOMAINS = ["a", "a", "b", "b"]
 
 
+@needs_ortools
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
 def test_the_fewest_tokens_that_suffice(seed):

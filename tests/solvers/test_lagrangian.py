@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc.solvers.exact import certify
 from budgetalloc.solvers.lagrangian import by_price
+
+needs_ortools = pytest.mark.skipif(find_spec("ortools") is None, reason="OR-Tools is not installed")
 
 
 def problem(seed: int, prompts: int, floor: int, share: float, tokens: float, shape: str):
@@ -70,7 +73,7 @@ def test_a_large_problem_is_within_a_thousandth_of_its_bound(quotas):
     assert 0 <= made.bound - made.value < 1e-3 * made.bound
 
 
-@pytest.mark.parametrize("by", ["highs", "ortools"])
+@pytest.mark.parametrize("by", ["highs", pytest.param("ortools", marks=needs_ortools)])
 def test_a_search_without_time_returns_what_the_price_found(by):
     values_PN, costs_P, budget, _ = large(512)
     made = certify(values_PN, costs_P, budget, by=by, time_limit=1e-6)
@@ -78,6 +81,7 @@ def test_a_search_without_time_returns_what_the_price_found(by):
     assert made.bound - made.value < 1e-3 * made.bound
 
 
+@needs_ortools
 def test_a_pool_with_two_limits_is_decided_by_a_price_and_few_prompts_exactly():
     values_PN, costs_P, budget, _ = large()
     policy = ba.knapsack(value=lambda belief, counts_N: values_PN[:, np.searchsorted(budget.grid(), counts_N)])

@@ -72,7 +72,7 @@ def test_names_that_are_not_required():
 
 
 def test_no_name_to_be_had():
-    with pytest.raises(ba.UnsupportedError, match=r"columns \['question'\], neither 'prompt_id' nor 'prompt'"):
+    with pytest.raises(ba.UnsupportedError, match=r"Rename .*rename_column\('question', 'prompt'\)"):
         Prompts(Dataset.from_list([{"question": "?"}]))
 
 
@@ -117,7 +117,7 @@ def test_the_prompt_may_lie_in_another_column():
     assert prompts.texts([prompt_hash("1")]) == {prompt_hash("1"): "1"}
     assert prompts.places_in_turn([(prompt_hash("1"), turn) for turn in range(3)]) == [2, 3, 2]
     assert "'question'" in prompts.shared_ids_warning()
-    with pytest.raises(ba.UnsupportedError, match="neither 'prompt_id' nor 'prompt'"):
+    with pytest.raises(ba.UnsupportedError, match=r"the columns \['question', 'key'\], and no 'prompt'"):
         Prompts(Dataset.from_list(rows))
     rows[5]["question"] = "other"
     with pytest.raises(ba.InputError, match="'question' is '2' in row 4 and 'other' in row 5"):

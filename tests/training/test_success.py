@@ -167,6 +167,14 @@ class TestWaiting:
         assert not session.uniform
 
 
+def test_uniform_ignores_the_range_of_the_user(caplog):
+    session = ba.Session("uniform", ["reward"], reward_range=(0.0, 0.5), metrics="all")
+    session.begin(["a"], 4, 4)
+    session.observe(session.request(), [0.0, 1.0, 1.0, 1.0], [1] * 4)
+    assert session.end().metrics["rewards_clipped"] == 0
+    assert not caplog.records
+
+
 class TestFunctionsThatReturnNone:
     def test_nothing_scored_leaves_the_choice_open(self, caplog):
         scoring = Scoring(["graded", "right"], [1.0, 1.0])

@@ -10,7 +10,6 @@ from tiny_model import SETTINGS, SYMBOLS, fresh_model, low_digit, make_tokenizer
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 torch.set_num_threads(1)  # the model is so small that a second thread only waits
@@ -76,20 +75,6 @@ class Watched:
             return loss(model, inputs)
 
         trainer._generate, trainer._compute_loss = recording_generate, recording_loss
-
-
-@pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[Any], dict[str, Any]]]:
-    """For each step that a policy begins: the prompts offered, and the policy's state before the step."""
-    steps: list[tuple[list[Any], dict[str, Any]]] = []
-    begin = ba.Policy.begin
-
-    def recording_begin(policy: ba.Policy, ids: Any, *args: Any, **options: Any) -> Any:
-        steps.append((list(ids), policy.state_dict()))
-        return begin(policy, ids, *args, **options)
-
-    monkeypatch.setattr(ba.Policy, "begin", recording_begin)
-    return steps
 
 
 class AroundSteps(TrainerCallback):

@@ -80,11 +80,15 @@ def test_defaults_are_what_the_policy_asks_for(build):
     assert (options.bounds.candidates, options.baseline, options.scale, options.weight) == (3, "loo", "none", "prompt")
 
 
-def test_candidates(build, begun):
+def test_candidates(build, monkeypatch):
     """1 keeps to the batch's prompts, k offers k times as many, "all" offers the whole dataset."""
+    offered, begin = [], ba.Policy.begin
+    monkeypatch.setattr(
+        ba.Policy, "begin", lambda policy, ids, *a, **k: offered.append(ids) or begin(policy, ids, *a, **k)
+    )
     for candidates in (1, 3, "all"):
         trained(build(rows(40), max_steps=1), ba.thompson(), candidates=candidates)
-    of_batch, three_times, every = [ids for ids, _ in begun]
+    of_batch, three_times, every = map(list, offered)
     assert len(of_batch) == 4
     assert len(three_times) == len(set(three_times)) == 12
     assert three_times[:4] == of_batch

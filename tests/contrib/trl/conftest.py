@@ -1,3 +1,3 @@
 """The fixtures of tests/trl."""
 
-from conftest import begun, build, ledger, model_folder, tokenizer  # noqa: F401
+from conftest import build, ledger, model_folder, tokenizer  # noqa: F401

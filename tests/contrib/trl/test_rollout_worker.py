@@ -330,7 +330,7 @@ def test_a_budget_that_varies_over_the_run_continues_after_a_resume(build, tmp_p
         asked.append((step, spent))
         return horizon(step, spent)
 
-    plan = horizon.plan()
+    plan = list(horizon.plan())
     assert plan[2] > 2 * plan[1]
     settings = {"reward_funcs": low_digit, "rollouts_per_step": paced, "candidates": 2, "ledger": ledger}
     build(AdaptiveRolloutWorker(ba.thompson(), **settings), max_steps=2, save_strategy="steps", save_steps=2).train()
