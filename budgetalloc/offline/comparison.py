@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Progress = Callable[[int, int], None]
-_SHARES = ("taught", "reward", "mixed_rollouts", "signal", "drawn", "modelled")
+_SHARES: tuple[str, ...] = ("taught", "reward", "mixed_rollouts", "signal", "drawn", "modelled")
 _SHARES += ("at_least", "at_most")
 FIGURES = (*_SHARES[:2], "mixed", *_SHARES[2:])
 """The figures that `compare` returns for each policy, with intervals and differences; `taught`, the
