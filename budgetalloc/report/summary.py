@@ -121,8 +121,8 @@ class Report:
     """For each prompt `visits`, `rollouts`, `wasted` ones, `wasted_tokens`, the sum of
     `success`."""
     policies: list[dict[str, Any]] | None = None
-    """The replays: `min_group` (the smallest group that the policy may request), and the figures of
-    `budgetalloc.offline.comparison.summarise`. None without a replay."""
+    """The figures of the replays (`budgetalloc.offline.comparison.summarise`). None without a
+    replay."""
     why_not: str | None = None
     """Why there is no replay."""
     replay_steps: int | None = None

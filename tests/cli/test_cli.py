@@ -289,9 +289,9 @@ def test_replay_in_words_holds_the_table_and_its_limits(log, capsys):
     assert (status, errors) == (0, "")
     assert lines[1] == "Replayed: 3 steps of 64 rollouts and 16 prompts, 1 seed."
     assert [line.split()[0] for line in lines[4:8]] == ["uniform", "knapsack", "thompson", "adaptive"]
-    assert lines[4].split()[1:] == ["8.0", "50.0", "%", "50.0", "%", "50.0", "%", "0.0", "%", "43.8", "%"]
-    adaptive = lines[7].split()  # groups of one are never mixed: as in a report, there is nothing to compare
-    assert (adaptive[1:6], len(adaptive)) == (["-"] * 5, 10)
+    uniform = ["12.5", "%", "43.8", "%", "50.0", "%", "0.0", "%"]  # 8 of 64; signal; in mixed groups; modelled
+    assert lines[4].split()[1:] == uniform
+    assert float(lines[7].split()[1]) > 12.5
     assert "learning does not react to the allocation" in " ".join(out.split())
     assert max(map(len, lines)) <= 120
 
