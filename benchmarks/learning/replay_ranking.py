@@ -6,8 +6,8 @@
 Learning is the mean held-out success over a run with equal generated rollouts, at the policy's tuned rate, on the
 table's seeds (on tuning seeds where it has no others), as in the files of `CURVES`. Each of the twelve mixes has the
 log that a user would have: `uniform()` in groups of 8 at its tuned rate, seed 0, 150 steps of 256 rollouts. Every
-policy with a learning curve on the mix is replayed on it (`Replay`, seed 0) until it has generated as many rollouts.
-A figure is the mean over these, or over steps of 256 of them:
+policy with a learning curve on the mix is replayed on it (`Replay`, seed 0) until it has generated a third as many
+rollouts. A figure is the mean over these, or over steps of 256 of them:
 
 - `mixed`: the share of rollouts in groups with unequal rewards; `groups`: the number of these groups in a step.
 - `signal`: 4 times the variance of the prompt's logged rewards in visits v-2 to v+2 (`Replay.variances`).
@@ -22,8 +22,9 @@ A figure is the mean over these, or over steps of 256 of them:
 - `learner`: of `simulate`, the mean success in `ba.Learner()`, a world that learns and knows nothing of the mix, at
   its default learning rate (mean of seeds 0 and 1). Worlds that resemble each mix rank better (`screen.py`).
 
-The interval is Student's t over mixes. The last line is for a figure that is chosen on eleven mixes, and judged on the
-twelfth: the best of a dozen figures looks better than it is.
+The interval is Student's t over mixes. Policies in groups have two rollouts or more of a prompt on average. The last
+line is for a figure that is chosen on eleven mixes, and judged on the twelfth: the best of a dozen looks better than
+it is.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from gain_ranking import train_uniform  # in this folder
 from mixes import MIXES
 from numpy.typing import NDArray
 from run import ROLLOUTS, best_rates, mean_success, read
-from scipy.stats import kendalltau, spearmanr
+from scipy.stats import spearmanr
 from screen import steps_of
 from table import STEPS, TABLE_SEEDS, TUNING_SEEDS
 from tqdm import tqdm
@@ -55,6 +56,7 @@ CURVES = ("results", "rounds", "singles", "ablation")
 LEFT_OUT = ("edit_distance", "noisy_score", "reward_model", "scheduled", "hopeless", "chain")
 TWELVE = [mix for mix in MIXES if mix not in LEFT_OUT]
 TOTAL = STEPS * ROLLOUTS
+REPLAYED = TOTAL // 3
 LEARNER_SEEDS = range(2)
 
 
@@ -123,7 +125,7 @@ def measured(logs: Path, at: int) -> list[dict[str, Any]]:
     ledger = unit_rewards(ba.Ledger.read(log), None)
     for name, success in learning(mix).items():
         meter = Meter(ba.Replay(ledger, seed=0))
-        for _ in steps_of(name, meter, 0, TOTAL):
+        for _ in steps_of(name, meter, 0, REPLAYED):
             pass
         rows.append({"mix": mix, "policy": name, "learning": round(success, 5), **meter.figures()})
     return rows
@@ -149,34 +151,35 @@ def measure(logs: Path, jobs: int) -> list[dict[str, Any]]:
     return [row | {"learner": round(float(learner[row["policy"]]), 5)} for row in rows]
 
 
-def ranks(rows: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Spearman's rho and Kendall's tau of each figure with learning, over the policies of each mix."""
-    ranked: dict[str, dict[str, tuple[float, float]]] = {}
-    for mix in dict.fromkeys(row["mix"] for row in rows):
+def ranks(rows: list[dict[str, Any]]) -> dict[str, NDArray[np.float64]]:
+    """Spearman's rho of each figure with learning over the policies of each mix, one number a mix."""
+    ranked: dict[str, list[float]] = {}
+    for mix in TWELVE:
         of_mix = [row for row in rows if row["mix"] == mix]
         learned = [row["learning"] for row in of_mix]
-        for figure in of_mix[0].keys() - {"mix", "policy", "learning"}:
-            values = [row[figure] for row in of_mix]
-            both = (spearmanr(values, learned).statistic, kendalltau(values, learned).statistic)
-            ranked.setdefault(figure, {})[mix] = both
-    return ranked
+        for figure in [name for name in of_mix[0] if name not in ("mix", "policy", "learning")]:
+            rho = spearmanr([row[figure] for row in of_mix], learned).statistic
+            ranked.setdefault(figure, []).append(float(rho))
+    return {figure: np.array(rho_M) for figure, rho_M in ranked.items()}
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """A line for each figure, the best first, and one for a figure that is chosen on the other mixes."""
-    ranked = {figure: np.array(list(of.values())) for figure, of in ranks(rows).items()}
-    lines = ["| figure | Spearman's rho (95 %) | lowest | Kendall's tau (95 %) |", "|---|---|---|---|"]
+    ranked = ranks(rows)
+    grouped = ranks([row for row in rows if row["prompts"] <= ROLLOUTS / 2])
+    lines = ["| figure | all policies | on its worst mix | policies in groups |", "|---|---|---|---|"]
 
-    def line(name: str, both_M2: NDArray[np.float64]) -> str:
-        cells = ["{:+.2f} ({:+.2f} to {:+.2f})".format(x.mean(), *interval(x)) for x in both_M2.T]
-        return f"| {name} | {cells[0]} | {both_M2[:, 0].min():+.2f} | {cells[1]} |"
+    def cell(rho_M: NDArray[np.float64]) -> str:
+        return "{:.2f} ({:.2f} to {:.2f})".format(rho_M.mean(), *interval(rho_M))
 
-    lines += [line(figure, ranked[figure]) for figure in sorted(ranked, key=lambda x: -ranked[x][:, 0].mean())]
+    for figure in sorted(ranked, key=lambda x: -ranked[x].mean()):
+        rho_M = ranked[figure]
+        lines.append(f"| `{figure}` | {cell(rho_M)} | {rho_M.min():.2f} | {cell(grouped[figure])} |")
     chosen = []
-    for at in range(len(next(iter(ranked.values())))):
-        best = max(ranked, key=lambda figure: np.delete(ranked[figure][:, 0], at).mean())
+    for at in range(len(TWELVE)):
+        best = max(ranked, key=lambda figure: np.delete(ranked[figure], at).mean())
         chosen.append(ranked[best][at])
-    return [*lines, line("chosen on the other mixes", np.array(chosen))]
+    return [*lines, f"| chosen on the other mixes | {cell(np.array(chosen))} | {min(chosen):.2f} | |"]
 
 
 def main() -> None:

@@ -3,8 +3,9 @@ prompt's own history."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,6 +72,9 @@ class Estimator(Stateful, ABC):
     prior_now: tuple[float, float]
     """Pseudo-successes and pseudo-failures of the prior of a prompt without features, in the
     current step."""
+    texts: Mapping[Id, int] = MappingProxyType({})
+    """Hashes of the texts of prompts that have names, kept by adapters of trainers. A belief is
+    about a name and a text."""
     _prompts: Table  # with the step of the last visit in the column "last"
     _format: str  # of the state
 

@@ -474,13 +474,13 @@ class AdaptiveRolloutWorker:
     # Checkpoints:
 
     def _save(self, folder: Path) -> None:
-        fingerprint, step = self.prompts.fingerprint, self.trainer.state.global_step
+        step = self.trainer.state.global_step
         with self._learning:
-            save_beliefs(folder, self.session, fingerprint, step, spent=self._spent)
+            save_beliefs(folder, self.session, self.prompts, step, spent=self._spent)
 
     def _load(self, checkpoint: Path) -> None:
-        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
-        about = load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
+        step, allowed = step_of(checkpoint), self.allow_dataset_change
+        about = load_beliefs(checkpoint, self.session, self.prompts, allowed, step)
         self._spent = int(about.get("spent", 0))
 
 

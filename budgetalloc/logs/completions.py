@@ -25,7 +25,7 @@ from budgetalloc.beliefs.rewards import EQUAL, WAIT, Returned
 from budgetalloc.errors import printable
 from budgetalloc.logs.cells import OWN, Asked, is_numeric, numbers, weighted
 from budgetalloc.logs.records import FAULTS, Notes, as_integer
-from budgetalloc.logs.table import SCORE
+from budgetalloc.logs.table import SCORE, with_groups
 
 __all__ = ["chosen_success", "constant_scores", "fits", "table", "whole"]
 
@@ -33,6 +33,7 @@ _FILE = re.compile(r"completions_(\d{1,15})\.parquet")
 _NOT_REWARDS = ("step", "prompt", "completion", "advantage", "prompt_id", "image")
 _STATE = 1 << 28  # bytes of the largest trainer's state that is read
 _MOST = 8  # columns of numbers whose combinations are compared with the advantages
+_ROUNDING = 1e-4  # of a mean advantage, relative to the largest
 _CONSTANT = 10  # steps in a row with one score only
 _ASK = "pass --success COLUMN (success= in Python)"
 
@@ -86,7 +87,7 @@ def whole(
     if place is not None and place.is_dir() and (gone := max(steps, default=0) - len(steps)) > 0:
         notes.missing = gone, max(steps)
         notes["step without a file (logging_steps=1 logs every step)"] += gone
-    return _scored(rows, asked, notes)
+    return _scored(with_groups(rows, _group_size(rows)), asked, notes)
 
 
 def _once(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
@@ -103,6 +104,35 @@ def _once(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     again = rows[OWN + "file"].isin(repeated)
     notes.note("row logged again at a step that generated nothing", again.sum())
     return rows[~again]
+
+
+def _group_size(rows: pd.DataFrame) -> int:
+    """The size of TRL's groups if it made several of one prompt, as of rows with equal prompts;
+    else the most rollouts of a prompt in one step, which are then one group.
+
+    It is the smallest size of equal parts, one after another, in which advantages sum to 0. If no
+    advantage differs from 0, it is the largest size of parts with equal rewards.
+    """
+    count_G = rows.groupby(["step", "prompt"], sort=False).size().to_numpy()
+    whole = int(count_G.max(initial=1))
+    if OWN + "advantage" not in rows or not len(rows):
+        return whole
+    advantages, common = rows[OWN + "advantage"], int(np.gcd.reduce(count_G))
+    sizes = [size for size in range(2, common + 1) if common % size == 0]
+    scores = rows.filter(regex=f"^{SCORE}")
+    most = float(advantages.abs().max())
+    for size in sizes if most > 0 else reversed(sizes):
+        parts = with_groups(rows, size)
+        keys = [parts[name] for name in ("step", "prompt", "group") if name in parts]
+        if most > 0:
+            sums_G = advantages.groupby(keys, sort=False).sum(min_count=size)
+            fits = (sums_G.abs() <= _ROUNDING * size * most).all()  # False for NaN
+        else:
+            parts = scores.groupby(keys, sort=False)
+            fits = (parts.max() - parts.min()).fillna(0.0).to_numpy().max(initial=0.0) <= EQUAL
+        if fits:
+            return size
+    return whole
 
 
 def _evaluated(place: Path | None) -> set[int]:
@@ -182,7 +212,8 @@ def _explained(scores: pd.DataFrame, rows: pd.DataFrame, notes: Notes) -> dict[s
 
 def _against(rewards_R: FloatArray, rows: pd.DataFrame) -> int:
     """The groups whose advantages are not in the order of these rewards."""
-    group_R = rows.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
+    keys = [name for name in ("step", "prompt", "group") if name in rows]
+    group_R = rows.groupby(keys, sort=False).ngroup().to_numpy()
     advantages_R = rows[OWN + "advantage"].to_numpy()
     order = np.lexsort((advantages_R, rewards_R, group_R))
     more_R, up_R = np.diff(rewards_R[order]), np.diff(advantages_R[order])

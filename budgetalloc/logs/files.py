@@ -15,7 +15,7 @@ import pandas as pd
 
 from budgetalloc.errors import InputError, imported
 from budgetalloc.logs.cells import listed
-from budgetalloc.logs.records import FAULTS, Notes, lines, parsed
+from budgetalloc.logs.records import FAULTS, Notes, check_no_pointer, lines, parsed
 
 __all__ = ["candidates", "dataset_frame", "frame_of", "head_of"]
 
@@ -36,6 +36,7 @@ def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame 
         notes: Counts rows that cannot be read, and a file that ends early.
         most: How many rows to read at least; all by default.
     """
+    check_no_pointer(path)
     if path.name.endswith(".table.json"):
         return _wandb(path, notes)
     if path.suffix in (".parquet", ".arrow"):
@@ -43,6 +44,12 @@ def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame 
     every = lines(path, notes)
     head = list(islice(every, 20))
     every = chain(head, every)
+    if (
+        next((line for line in head if line.strip()), b"")
+        .lstrip(b"\xef\xbb\xbf \t")
+        .startswith(b"[")
+    ):
+        return _json_list(every)
     if parsed(head)[0]:
         return _joined(_records(every, notes, min(most or _ROWS, _ROWS)), most)
     return _csv(every, notes, most)
@@ -121,6 +128,16 @@ def _csv(every: Iterator[bytes], notes: Notes, most: int | None) -> pd.DataFrame
     frame = pd.DataFrame(rows, columns=names, dtype=object)
     frame.attrs["untyped"] = True  # an integer is text
     return frame
+
+
+def _json_list(every: Iterator[bytes]) -> pd.DataFrame | None:
+    """The rows of a JSON list of records; None for another text."""
+    try:
+        rows = json.loads(b"".join(every).decode("utf-8-sig"))
+    except FAULTS:
+        return None
+    whole = bool(rows) and all(type(row) is dict for row in rows)
+    return pd.DataFrame(rows, dtype=object) if whole else None
 
 
 def _wandb(path: Path, notes: Notes) -> pd.DataFrame | None:

@@ -23,7 +23,7 @@ from budgetalloc.beliefs.ids import text_id
 from budgetalloc.beliefs.rewards import check_range, to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
-from budgetalloc.logs.cells import Asked, numbers, records
+from budgetalloc.logs.cells import OWN, Asked, numbers, records
 from budgetalloc.logs.records import FAULTS, Notes, Record, as_id, as_integer
 from budgetalloc.logs.table import columns_of
 
@@ -88,6 +88,7 @@ def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Mad
     notes.doubt(_SECOND_RUN, (void_R & (limit_R <= start)).sum())
     notes.note("row voided by a resume", (void_R & (limit_R > start)).sum())
     table = frame.drop(columns=[*_MARKS, "count", "id"]).assign(prompt_id=frame["id"])
+    table[OWN + "size"], _ = numbers(frame["count"])  # of the rollout's group
     # a row without a length, or whose step is a flag, is broken
     table["length"] = frame["length"].where(frame["length"].notna(), "none")
     table["step"] = frame["step"].where(~frame["step"].map(type).isin([bool]), "none")

@@ -29,6 +29,7 @@ __all__ = ["COLUMNS", "Ledger", "read_log"]
 _log = logging.getLogger(__name__)
 COLUMNS = ("step", "prompt", "reward", "success", "length", "predicted", "cost", "domain")
 """The columns of a ledger."""
+_MORE = ("trainer_step", "group")  # those of some ledgers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,8 +40,9 @@ class Ledger:
     The columns are `step` (of the policy), `prompt` (an int or str), `reward` (in the log's own
     units), `success` (in [0, 1], unless rewards lie outside and their range is unknown), `length`
     (tokens), `predicted` (the success rate that was predicted before the step), `cost` and
-    `domain`. Unknown values are NaN. The rollouts of a prompt in one step are a group. A log in
-    which a step of the trainer has several decisions has `trainer_step` too.
+    `domain`. Unknown values are NaN. The rollouts of a prompt in one step are a group; if a trainer
+    made several groups of one prompt, as TRL does of rows with equal prompts, the column `group`
+    numbers them. A log in which a step of the trainer has several decisions has `trainer_step` too.
 
     `Ledger.read` reads a log, and `Ledger.of_frame` takes a frame.
     """
@@ -154,7 +156,7 @@ class Ledger:
         renamed = frame.rename(
             columns={step: "step", prompt: "prompt", reward: "reward", length: "length"}
         )
-        rows = renamed.loc[:, renamed.columns.isin([*COLUMNS, "trainer_step"])].copy()
+        rows = renamed.loc[:, renamed.columns.isin([*COLUMNS, *_MORE])].copy()
         for name in rows.columns.drop(["prompt", "domain"], errors="ignore"):
             rows[name] = check_array(name, rows[name].to_numpy(), "one number per rollout")
         wrong = rows["step"][rows["step"] % 1 != 0]
@@ -206,9 +208,10 @@ def _pandas() -> Any:
 
 def _normal(rows: Any) -> Any:
     """The rows with all columns of a ledger, in their order."""
-    more = ["trainer_step"] if "trainer_step" in rows else []
+    more = [name for name in _MORE if name in rows]
     types: dict[str, Any] = dict.fromkeys(COLUMNS, np.float64)
     types |= {"step": np.int64, "prompt": object, "domain": object}
+    types |= {"group": np.int64} if "group" in more else {}
     return rows.reindex(columns=[*COLUMNS, *more]).astype(types).reset_index(drop=True)
 
 

@@ -122,7 +122,7 @@ class LedgerWriter:
             rewards_R: Reward, NaN where there was none, shape (R,).
             lengths_R: Tokens, -1 where unknown, shape (R,).
             predicted_R: Predicted success rate before the step, NaN for none, shape (R,).
-            counts_R: Rollouts of the prompt in the step, shape (R,).
+            counts_R: Rollouts of its group, by default all of its prompt in the step, shape (R,).
             success_R: Success in [0, 1] that the belief learned, NaN for none, shape (R,). Default:
                 readers map the reward by `reward_range` and clip it.
             decision: The policy's step, of which an optimizer step may hold several. Default:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from budgetalloc.logs.prompt_texts import append_text, path_next_to, read_records
 from budgetalloc.logs.records import FAULTS, as_integer
@@ -30,7 +31,7 @@ class ProgressWriter:
     ...         took=4.0)  # the evaluation takes four of the next seven seconds
     ...     writer.step(1, 1)
     ...     read_progress(f"{folder}/ledger.jsonl")
-    Progress(seconds={0: 2.0, 1: 3.0}, held_out=[(1, 0.25)])
+    Progress(seconds={0: 2.0, 1: 3.0}, held_out={'': [(1, 0.25)]})
     """
 
     def __init__(
@@ -53,7 +54,9 @@ class ProgressWriter:
         self._write({"step": step, "decision": decision, "seconds": seconds})
         self._last = now
 
-    def held_out(self, step: int, decisions: int, reward: float, took: float = 0.0) -> None:
+    def held_out(
+        self, step: int, decisions: int, reward: float, took: float = 0.0, name: str = ""
+    ) -> None:
         """Appends an evaluation.
 
         Args:
@@ -61,11 +64,13 @@ class ProgressWriter:
             decisions: Steps that the policy has made.
             reward: The mean reward on held-out prompts.
             took: Seconds of the evaluation, which do not count for the step.
+            name: The evaluation set, if there are several.
         """
-        self._write({"step": step, "decision": decisions, "held_out": reward})
+        of_set = {"set": name} if name else {}
+        self._write({"step": step, "decision": decisions, "held_out": reward, **of_set})
         self._last += took
 
-    def _write(self, record: dict[str, float]) -> None:
+    def _write(self, record: dict[str, Any]) -> None:
         append_text(self.path, json.dumps(record))
 
 
@@ -75,27 +80,31 @@ class Progress:
 
     seconds: dict[int, float] = field(default_factory=dict)
     """The seconds of each step of the policy."""
-    held_out: list[tuple[int, float]] = field(default_factory=list)
-    """Each evaluation: the steps that the policy had made, and the mean reward."""
+    held_out: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    """The evaluations on each set, "" for the only one: the steps that the policy had made, and the
+    mean reward."""
 
 
 def read_progress(ledger: str | os.PathLike[str]) -> Progress:
     """The progress file of a ledger, without broken lines; empty if there is no such file."""
-    # trainer's step and value, by the policy's step
-    found: dict[str, dict[int, tuple[int, float]]] = {"seconds": {}, "held_out": {}}
+    # trainer's step and value, by the policy's step; None for seconds, else an evaluation set
+    found: dict[str | None, dict[int, tuple[int, float]]] = {None: {}}
     for record in read_records(path_next_to(ledger, ".progress")):
         try:
             if "resumed" in record:
                 first = as_integer(record["resumed"])
-                for name, last in (("seconds", first - 1), ("held_out", first)):
-                    found[name] = {at: x for at, x in found[name].items() if x[0] <= last}
+                for name, of in found.items():
+                    last = first - 1 if name is None else first
+                    found[name] = {at: x for at, x in of.items() if x[0] <= last}
                 continue
-            name = "held_out" if "held_out" in record else "seconds"
-            value = float(record[name])
-            found[name][as_integer(record["decision"])] = as_integer(record["step"]), value
+            name = str(record.get("set", "")) if "held_out" in record else None
+            value = float(record["seconds" if name is None else "held_out"])
+            entry = as_integer(record["step"]), value
+            found.setdefault(name, {})[as_integer(record["decision"])] = entry
         except FAULTS:
             continue
-    seconds, held_out = (
-        {at: value for at, (_, value) in sorted(of.items())} for of in found.values()
-    )
-    return Progress(seconds, list(held_out.items()))
+    values = {
+        name: {at: value for at, (_, value) in sorted(of.items())} for name, of in found.items()
+    }
+    seconds = values.pop(None)
+    return Progress(seconds, {str(name): list(x.items()) for name, x in values.items() if x})

@@ -13,12 +13,12 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
-from budgetalloc.logs.cells import Asked, listed
+from budgetalloc.logs.cells import OWN, Asked, listed
 from budgetalloc.logs.files import candidates, dataset_frame, frame_of, head_of
 from budgetalloc.logs.kinds import TABLES, kind_of
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
 from budgetalloc.logs.records import Notes
-from budgetalloc.logs.table import rollouts, with_steps
+from budgetalloc.logs.table import rollouts, with_groups, with_steps
 
 __all__ = ["Log", "read", "with_success"]
 
@@ -88,6 +88,8 @@ def _rollouts(
     rows = with_steps(pd.concat(held), notes)
     if log.kind == "trl":
         rows = completions.whole(rows, asked, notes, log.files, log.place)
+    if log.kind == "ledger":
+        rows = with_groups(rows, rows[OWN + "size"])
     rows.attrs["reward_range"] = reward_range
     if not rows["step"].is_monotonic_increasing:
         notes["steps out of order, sorted"] += 1

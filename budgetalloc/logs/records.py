@@ -18,10 +18,12 @@ from budgetalloc.errors import InputError, imported
 __all__ = [
     "FAULTS",
     "LARGEST",
+    "NO_STEPS",
     "Notes",
     "Record",
     "as_id",
     "as_integer",
+    "check_no_pointer",
     "first",
     "lines",
     "parsed",
@@ -32,6 +34,11 @@ FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Recurs
 """Exceptions that a row of unknown content raises. The row counts as broken."""
 LARGEST = 2**53
 """The largest step or length. Larger integers are not exact as floats."""
+NO_STEPS = (
+    "no column of steps: all rows of a prompt are taken as one group. If there is one, name it "
+    "with step="
+)
+"""The doubt about a log whose groups are not known."""
 _LFS = b"version https://git-lfs.github.com"
 _NAMED = 20  # unused columns in the notes
 
@@ -66,6 +73,16 @@ class Notes(Counter[str]):
             self.note(text, frame[column].notna().sum())
 
 
+def check_no_pointer(path: Path) -> None:
+    """Raises `InputError` if Git LFS keeps the file elsewhere."""
+    with path.open("rb") as file:
+        if file.read(len(_LFS)) == _LFS:
+            raise InputError(
+                f"{path} is a pointer of Git LFS, not the file itself: run `git lfs pull` in its "
+                "repository."
+            )
+
+
 def lines(path: Path, notes: Notes) -> Iterator[bytes]:
     """The lines of a file, plain, gzip or zstd. A truncated file is read as far as possible.
 
@@ -73,15 +90,11 @@ def lines(path: Path, notes: Notes) -> Iterator[bytes]:
         InputError: the file is a pointer of Git LFS.
         UnsupportedError: the file is zstd, and pyarrow is not installed.
     """
+    check_no_pointer(path)
     with path.open("rb") as raw:
-        start = raw.read(len(_LFS))
+        start = raw.read(4)
         raw.seek(0)
         file: Any = raw
-        if start == _LFS:
-            raise InputError(
-                f"{path} is a pointer of Git LFS, not the file itself: run `git lfs pull` in its "
-                "repository."
-            )
         if start[:2] == b"\x1f\x8b":
             file = gzip.GzipFile(fileobj=raw)
         elif start[:4] == b"\x28\xb5\x2f\xfd":

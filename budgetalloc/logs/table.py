@@ -14,9 +14,9 @@ import pandas as pd
 
 from budgetalloc.errors import InputError, shown
 from budgetalloc.logs.cells import OWN, Asked, known_id, listed, numbers, there, weighted
-from budgetalloc.logs.records import FAULTS, LARGEST, Notes
+from budgetalloc.logs.records import FAULTS, LARGEST, NO_STEPS, Notes
 
-__all__ = ["SCORE", "Columns", "columns_of", "rollouts", "with_steps"]
+__all__ = ["SCORE", "Columns", "columns_of", "rollouts", "with_groups", "with_steps"]
 
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
 _STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
@@ -159,8 +159,12 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     untyped = frame.attrs.get("untyped", False)
     if lists := _in_lists(frame, columns):
         frame = frame.explode(lists, ignore_index=True)
+    lengths = None  # a list of each group
     out, odd_R = pd.DataFrame(index=frame.index), np.zeros(len(frame), dtype=bool)
     for key, name in columns.others.items():
+        if key == "length" and columns.grouped and frame[name].map(type).isin([list]).all():
+            lengths = frame[name]
+            continue
         out[key], bad_R = _checked(frame, key, name)
         odd_R |= bad_R
     if "step" in out:
@@ -185,6 +189,8 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
         out["domain"] = frame["domain"]
     notes.note("row without a prompt", (codes_R < 0).sum())
     notes.note("broken row", ((codes_R >= 0) & odd_R).sum())
+    if lengths is not None:
+        out["length"] = lengths
     out = out[(codes_R >= 0) & ~odd_R]
     if columns.grouped:
         out = _expanded(out, notes)
@@ -211,14 +217,24 @@ def with_steps(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     if "step" in rows:
         return rows
     if not rows["grouped"].any():
-        notes.doubt(
-            "no column of steps: all rows of a prompt are taken as one group. If there is one, "
-            "name it with step="
-        )
+        notes.doubt(NO_STEPS)
         return rows.assign(step=0.0)
     notes["no column of steps: the rows of a prompt are taken as its visits"] = 1
     first = rows["prompt"][~rows.index.duplicated()]
     return rows.assign(step=first.groupby(first).cumcount().reindex(rows.index).astype(float))
+
+
+def with_groups(rows: pd.DataFrame, size_R: pd.Series | int) -> pd.DataFrame:
+    """The rollouts with the number of their group among those of their prompt in the step, if a
+    prompt has several: so many rollouts, in the log's order, are a group.
+
+    >>> rows = pd.DataFrame({"step": 0, "prompt": ["a", "a", "b", "b", "a", "a"]})
+    >>> with_groups(rows, 2)["group"].tolist()
+    [0, 0, 0, 0, 1, 1]
+    """
+    at_R = rows.groupby(["step", "prompt"], sort=False).cumcount()
+    group_R = (at_R // np.maximum(size_R, 1)).fillna(0).astype(np.int64)
+    return rows.assign(group=group_R) if group_R.any() else rows
 
 
 def _numbered(frame: pd.DataFrame, columns: Columns) -> list[str]:
@@ -343,5 +359,13 @@ def _expanded(out: pd.DataFrame, notes: Notes) -> pd.DataFrame:
         notes.doubt(
             "second row of a prompt in one step: do several columns together name a prompt?", again
         )
-    out = out[~none.astype(bool)].explode("reward")
+    out = out[~none.astype(bool)]
+    if "length" in out and out["length"].map(type).isin([list]).any():
+        fits = out["length"].map(len) == out["reward"].map(len)
+        unknown = out["reward"].map(lambda rewards: [math.nan] * len(rewards))
+        out = out.assign(length=out["length"].where(fits, unknown)).explode(["reward", "length"])
+        out["length"] = numbers(out["length"])[0]
+        out["length"] = out["length"].where(out["length"].between(0, LARGEST))
+    else:
+        out = out.explode("reward")
     return out.assign(reward=out["reward"].astype(np.float64))

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Progress = Callable[[int, int], None]
-_SHARES = ("reward", "mixed_rollouts", "signal", "drawn", "modelled", "at_least", "at_most")
-FIGURES = ("reward", "mixed", *_SHARES[1:])
-"""The figures that `compare` returns for each policy, with intervals and differences."""
+_SHARES: tuple[str, ...] = ("taught", "reward", "mixed_rollouts", "signal", "drawn", "modelled")
+_SHARES += ("at_least", "at_most")
+FIGURES = (*_SHARES[:2], "mixed", *_SHARES[2:])
+"""The figures that `compare` returns for each policy, with intervals and differences; `taught`, the
+first, is the one to compare policies by (`budgetalloc.report.replays.LIMITS`)."""
 
 
 def comparisons(
@@ -189,8 +191,10 @@ def compare(
     >>> log = ba.Ledger.of_frame(frame)
     >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16,
     ...     seeds=range(3), workers=1)
-    >>> table.T.loc[["mixed", "at_least", "mixed_rollouts", "at_most", "modelled"]].round(2)
+    >>> columns = ["taught", "mixed", "at_least", "mixed_rollouts", "at_most", "modelled"]
+    >>> table[columns].T.round(2)
     policy          uniform  knapsack
+    taught             0.19      0.19
     mixed              3.00      3.00
     at_least           0.75      0.81
     mixed_rollouts     0.75      0.81

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import as_rewards, mixed_groups
+from budgetalloc.beliefs.rewards import EQUAL, as_rewards, mixed_groups
 from budgetalloc.budget import Budget, rollouts_alone
 from budgetalloc.contrib.mixture import Mixture, Rule
 from budgetalloc.contrib.quotas import Shares
@@ -68,9 +68,10 @@ def simulate(
 
     Yields:
         `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this
-        step alone: `reward` (mean), `prompts` that got rollouts, `rounds`, `mixed_groups` and
-        `mixed_rollouts`, the shares of groups and of rollouts whose group has unequal rewards. With
-        domains also the metrics of the session whose names begin with `share/` or `mixture/`.
+        step alone: `taught`, the different prompts with a nonzero advantage as a share of the
+        rollouts generated; `reward` (mean), `prompts` that got rollouts, `rounds`, `mixed_groups`
+        and `mixed_rollouts`, the shares of groups and of rollouts whose group has unequal rewards.
+        With domains also the metrics of the session whose names begin with `share/` or `mixture/`.
 
     Raises:
         InputError: an option out of range, a budget in tokens, or a policy that requests no
@@ -157,6 +158,7 @@ def simulate(
             "step": at,
             "rollouts": rollouts,
             "success": world.success(),
+            "taught": len(np.unique(batch.group_R[np.abs(advantages_R) > EQUAL])) / len(batch),
             "reward": float(batch.rewards_R.mean()),
             "prompts": len(size_G),
             "rounds": rounds,

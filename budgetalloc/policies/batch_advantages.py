@@ -314,14 +314,15 @@ def batch_advantages(
     Raises:
         InputError: as `group_advantages`; "policy" for a policy without a rule of its own.
     """
-    rewards_R, ids_R, lengths_R = rollouts.rewards_R, rollouts.ids_R, rollouts.lengths_R
+    rewards_R, lengths_R = rollouts.rewards_R, rollouts.lengths_R
+    groups_R = rollouts.group_R.tolist()
     rows = len(rewards_R)
     if baseline not in ("posterior", "policy"):
-        away_R = group_advantages(rewards_R, ids_R, baseline, "none")
+        away_R = group_advantages(rewards_R, groups_R, baseline, "none")
         values_R = np.zeros(rows)
         if _some_unequal(rewards_R):
             values_R = group_advantages(
-                rewards_R, ids_R, baseline, scale, weight, lengths_R=lengths_R
+                rewards_R, groups_R, baseline, scale, weight, lengths_R=lengths_R
             )
         return Advantages(values_R, rewards_R - away_R)
     if baseline == "policy" and rollouts.expected_R is None:
@@ -345,7 +346,7 @@ def batch_advantages(
         return Advantages(np.zeros(rows), expected_R)
     if own.rule_R is not None and scale != "group":
         based_R = np.nan_to_num(expected_R)
-        values_R = group_advantages(fresh_R, ids_R, based_R, scale, weight, lengths_R=lengths_R)
+        values_R = group_advantages(fresh_R, groups_R, based_R, scale, weight, lengths_R=lengths_R)
         return Advantages(values_R, expected_R)
 
     unit_R = deviation_R if scale == "group" else np.ones(rows)
@@ -356,7 +357,7 @@ def batch_advantages(
     values_R = np.clip(away_R * times_R, -most_R, most_R)
     if scale != "group":
         based_R = np.nan_to_num(fresh_R - values_R)
-        values_R = group_advantages(fresh_R, ids_R, based_R, scale, lengths_R=lengths_R)
+        values_R = group_advantages(fresh_R, groups_R, based_R, scale, lengths_R=lengths_R)
     return Advantages(values_R, expected_R)
 
 

@@ -21,7 +21,8 @@ class Rollouts:
 
     Args:
         ids_R: Prompt of each rollout.
-        group_R: Number of its group, by the order in which the prompts first appear.
+        group_R: Number of its group, in the order in which groups first appear. A group is the
+            rollouts of one prompt; of one row, if the trainer's batch is unchanged.
         rewards_R: Its total reward; NaN if no reward function scored it.
         success_R: Its success in [0, 1]; NaN if it was not scored.
         belief_R: The belief about its prompt before the step.

@@ -20,7 +20,7 @@ from budgetalloc.report.text import doubts_sentences, percent, shortened
 __all__ = ["CHOSEN", "UNTIMED", "Side", "as_html", "as_json", "as_text", "comparison_of", "levels"]
 
 _Curve = list[tuple[float, float]]  # rollouts so far and the reward then, ascending
-_VERSION = 1
+_VERSION = 2
 _POINTS = 20  # of the curve of the batches' reward
 _SPENT = ("rollouts", "tokens", "seconds")
 # shares of the way from the lower start to the highest reward that both reached
@@ -54,8 +54,6 @@ _ROWS = {
     "wasted": "without gradient (group baseline)",
     "reward_first": "reward of the batches, first",
     "reward_last": "reward of the batches, last",
-    "held_out_first": "held-out reward, first",
-    "held_out_last": "held-out reward, last",
 }
 
 
@@ -79,15 +77,19 @@ class Side:
         }
         return {name: x if not np.isnan(x).any() else x * math.nan for name, x in sums.items()}
 
-    def held_out(self) -> _Curve:
-        """The reward on held-out prompts; empty without evaluations."""
+    def held_out(self) -> dict[str, _Curve]:
+        """The reward on held-out prompts, by evaluation set; empty without evaluations."""
         steps_S = self.report.by_step.index
         reached_S = np.concatenate([[0.0], self.sums()["rollouts"]])
-        return [
-            (float(reached_S[steps_S.searchsorted(before)]), reward)
-            for before, reward in self.progress.held_out
-            if not math.isnan(reward)
-        ]
+        curves = {
+            name: [
+                (float(reached_S[steps_S.searchsorted(before)]), reward)
+                for before, reward in evaluations
+                if not math.isnan(reward)
+            ]
+            for name, evaluations in self.progress.held_out.items()
+        }
+        return {name: curve for name, curve in curves.items() if curve}
 
     def batches(self) -> _Curve:
         """The mean reward of the rollouts of consecutive steps, placed at their middle."""
@@ -117,8 +119,7 @@ class Side:
             "wasted": run.share_wasted,
             "reward_first": batches[0][1],
             "reward_last": batches[-1][1],
-            "held_out_first": held_out[0][1] if held_out else math.nan,
-            "held_out_last": held_out[-1][1] if held_out else math.nan,
+            "held_out": {name: [x[0][1], x[-1][1]] for name, x in held_out.items()},
         }
 
 
@@ -149,16 +150,23 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
 
     Keys: `version`; `runs`, two of `log`, `kind`, `rollouts`, `steps`, `prompts`, `tokens`,
     `seconds`, `mixed`, `all_fail`, `all_pass`, `tied`, `single` and `wasted` (shares of rollouts),
-    `reward_first`, `reward_last` (of the batches, first and last twentieth), `held_out_first`,
-    `held_out_last`; `measured` ("held-out" or "batches"); `curves`, of both runs (rollouts, reward)
-    of what was measured; `levels`, each with `reward` and, for both runs, `rollouts`, `tokens` and
-    `seconds` when it was first reached; `careful`, what the figures do not mean.
+    `reward_first`, `reward_last` (of the batches, first and last twentieth), `held_out` (first and
+    last reward by evaluation set, "" for the only one); `measured`, what was compared: a list of
+    `name` ("held-out reward", with the evaluation set if it has a name, for each that both runs
+    have, else "reward of the batches"), `curves`, of both runs (rollouts, reward), and `levels`,
+    each with `reward` and, for both runs, `rollouts`, `tokens` and `seconds` when it was first
+    reached; `careful`, what the figures do not mean.
     """
     sides = (one, other)
     held_out = [side.held_out() for side in sides]
-    both = all(held_out)
-    curves = held_out if both else [side.batches() for side in sides]
-    points = " and ".join(str(len(curve)) for curve in curves)
+    curves = {
+        f"held-out reward{f' of {name}' if name else ''}": [side[name] for side in held_out]
+        for name in held_out[0]
+        if name in held_out[1]
+    }
+    both = bool(curves)
+    curves = curves or {"reward of the batches": [side.batches() for side in sides]}
+    points = " and ".join(str(len(curve)) for curve in next(iter(curves.values())))
     between = f"Between evaluations ({points} of them) it is interpolated linearly."
     careful = [f"{_HELD_OUT} {between}" if both else CHOSEN]
     ranges = [(side.report.reward_low, side.report.reward_high) for side in sides]
@@ -180,9 +188,14 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
     return {
         "version": _VERSION,
         "runs": runs,
-        "measured": "held-out" if both else "batches",
-        "curves": [[list(point) for point in curve] for curve in curves],
-        "levels": levels(sides, curves),
+        "measured": [
+            {
+                "name": name,
+                "curves": [[list(point) for point in curve] for curve in each],
+                "levels": levels(sides, each),
+            }
+            for name, each in curves.items()
+        ],
         "careful": careful,
     }
 
@@ -200,13 +213,14 @@ def as_text(comparison: dict[str, Any], width: int = 100) -> str:
     ]
     rows = [("", "A", "B", "B / A"), *_used_rows(comparison)]
     lines += ["", *(f"  {name:<34}{a:>14}{b:>14}{ratio:>9}".rstrip() for name, a, b, ratio in rows)]
-    lines += ["", _heading(comparison).upper(), ""]
-    lines += [] if comparison["levels"] else [f"  {_NO_LEVEL}"]
-    for level in comparison["levels"]:
-        lines.append(f"  reward {level['reward']:.3f}")
-        lines += [
-            f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in _level_rows(level)
-        ]
+    for each in comparison["measured"]:
+        lines += ["", _heading(each).upper(), ""]
+        lines += [] if each["levels"] else [f"  {_NO_LEVEL}"]
+        for level in each["levels"]:
+            lines.append(f"  reward {level['reward']:.3f}")
+            lines += [
+                f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in _level_rows(level)
+            ]
     for text in comparison["careful"]:
         lines += ["", *textwrap.wrap(text, width)]
     return "\n".join(lines)
@@ -215,7 +229,6 @@ def as_text(comparison: dict[str, Any], width: int = 100) -> str:
 def as_html(comparison: dict[str, Any]) -> str:
     """The comparison as one self-contained page."""
     one, other = (shortened(run["log"], 80) for run in comparison["runs"])
-    lines = dict(zip((MIXED, FAILED), comparison["curves"], strict=True))
     heads = ("A", "B", "B / A")
     return page(
         "comparison.html",
@@ -224,27 +237,43 @@ def as_html(comparison: dict[str, Any]) -> str:
         other=other,
         careful=comparison["careful"],
         used=_used_rows(comparison),
-        heading=_heading(comparison),
-        picture=("Reward of both runs", curves(lines)) if all(lines.values()) else None,
-        levels=[
-            ([f"reward {level['reward']:.3f}", *heads], _level_rows(level))
-            for level in comparison["levels"]
+        measured=[
+            {
+                "heading": _heading(each),
+                "picture": (f"{each['name']} of both runs", _picture(each["curves"])),
+                "levels": [
+                    ([f"reward {level['reward']:.3f}", *heads], _level_rows(level))
+                    for level in each["levels"]
+                ],
+            }
+            for each in comparison["measured"]
         ],
         no_level=_NO_LEVEL,
     )
 
 
-def _heading(comparison: dict[str, Any]) -> str:
-    what = "held-out reward" if comparison["measured"] == "held-out" else "reward of the batches"
-    return f"Until the same {what} was reached first"
+def _picture(both: Sequence[_Curve]) -> str | None:
+    return curves(dict(zip((MIXED, FAILED), both, strict=True))) if all(both) else None
+
+
+def _heading(measured: dict[str, Any]) -> str:
+    return f"Until the same {measured['name']} was reached first"
 
 
 def _used_rows(comparison: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """What each run used and reached: name, A, B, and B / A where that is meaningful; unknown rows
     are left out."""
     rows = []
-    for name, label in _ROWS.items():
-        a, b = (run[name] for run in comparison["runs"])
+    values = [dict(run) for run in comparison["runs"]]
+    labels = dict(_ROWS)
+    for name in dict.fromkeys(name for run in values for name in run["held_out"]):
+        for at, which in enumerate(("first", "last")):
+            label = f"held-out reward{f' of {name}' if name else ''}, {which}"
+            labels[label] = label
+            for run in values:
+                run[label] = run["held_out"].get(name, (math.nan, math.nan))[at]
+    for name, label in labels.items():
+        a, b = (run[name] for run in values)
         if math.isnan(a) and math.isnan(b):
             continue
         is_share = name in (*KINDS, "wasted")

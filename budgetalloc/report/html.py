@@ -69,7 +69,7 @@ def as_html(report: Report) -> str:
         over_time=over_time,
         solved=("Prompts", _solved(report), "Prompts by their mean success over the whole run."),
         predicted=predicted if report.predictable else [],
-        replays=[("Signal: 4 times the variance of the prompts' success", _dots(rows), lines)]
+        replays=[("Prompts with a gradient, as a share of the rollouts", _dots(rows), lines)]
         if rows
         else [],
     )
@@ -177,18 +177,18 @@ def _solved(report: Report) -> str:
 
 
 def _dots(rows: _Figures) -> str:
-    """A row for each policy: the signal with its interval."""
+    """A row for each policy: what it taught, with its interval."""
 
     def draw(axes: Any) -> None:
         for at, row in enumerate(reversed(rows)):
-            signal, low, high = (row[f"signal{end}"] for end in ("", "_low", "_high"))
+            taught, low, high = (row[f"taught{end}"] for end in ("", "_low", "_high"))
             if not math.isnan(low):
                 axes.plot([low, high], [at, at], color=COLORS[MIXED], linewidth=3)
-            axes.plot(signal, at, "o", color=COLORS[MIXED])
-            place = (max(signal, high), at)
-            axes.annotate(f"  {100 * signal:.1f} %", place, va="center", fontsize=8)
+            axes.plot(taught, at, "o", color=COLORS[MIXED])
+            place = (max(taught, high), at)
+            axes.annotate(f"  {100 * taught:.1f} %", place, va="center", fontsize=8)
         axes.set_yticks(range(len(rows)), [row["policy"] for row in reversed(rows)])
-        axes.set(xlabel="mean of 4 times the variance", ylim=(-0.6, len(rows) - 0.4))
+        axes.set(xlabel="taught", ylim=(-0.6, len(rows) - 0.4))
         axes.margins(x=0.15)
         axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
         axes.locator_params(axis="x", nbins=5)

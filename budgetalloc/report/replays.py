@@ -13,21 +13,32 @@ from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.training.policy_like import policy_of
 
-__all__ = ["LIMITS", "POLICIES", "replay", "success_of", "unit_rewards"]
+__all__ = ["COLUMNS", "LIMITS", "POLICIES", "replay", "success_of", "unit_rewards"]
 
 POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
 """The policies compared by default. Policies such as `dapo`, which generate more than they train
 on, are left out."""
+COLUMNS = (
+    "Taught: the different prompts with a gradient in a step, as a share of its rollouts, under "
+    "the policy's own baseline. Signal: the mean over the rollouts of 4 times the variance of "
+    "their prompt's logged success, 4 p (1-p) for success of 0 and 1. In mixed groups: the share "
+    "of the rollouts whose group has unequal rewards. Modelled: the share that a model of the "
+    "prompt's rate answered, because the log had no more of the prompt. In brackets are 95 % "
+    "intervals over seeds: they say how much another draw from the same log would differ, not how "
+    "much another training run would."
+)
+"""What the columns of a replay's table are."""
 LIMITS = (
     "A replay answers each policy with logged rewards, each drawn once, and with a model of the "
-    "prompt's rate when a policy requests more rollouts of a prompt than were logged.",
-    "It shows which groups a policy would have drawn from the language model as it was. It cannot "
-    "show what the language model would have learned, because learning does not react to the "
-    "allocation here. A policy with fewer mixed groups may learn faster or slower; only training "
-    "runs decide that.",
+    "prompt's rate when a policy requests more rollouts of a prompt than were logged. It shows "
+    "what a policy would have drawn from the language model as it was. It cannot show what the "
+    "language model would have learned, because learning does not react to the allocation here.",
+    "Over twelve mixes of tasks with 12 to 32 policies each, the rank correlation of learning is "
+    "0.66 (0.54 to 0.78) with taught, and -0.72 (-0.83 to -0.61) with the share in mixed groups. A "
+    "small difference decides nothing; only training runs do.",
 )
+"""What a replay cannot show, and how far to trust it (`benchmarks/learning/replay_ranking.py`)."""
 _ANSWERS = 4_000_000  # rollouts that all replays together may answer: about a minute on one core
 _KEPT = 1_000_000  # rollouts of the log that a replay may hold in memory
 
@@ -120,9 +131,8 @@ def replay(
         workers=workers,
         progress=progress,
     )
-    rows = [row | {"min_group": policy_of(row["policy"]).needs.min_group} for row in summarise(run)]
     return {
-        "policies": rows,
+        "policies": summarise(run),
         "replay_steps": steps,
         "replay_logged": logged,
         "replay_rollouts": rollouts,

@@ -40,8 +40,9 @@ def share(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What `report` returns. A group is the scored rollouts of one prompt in one step; shares are
-    of rollouts. `as_json` writes all fields but the two frames."""
+    """What `report` returns. A group is the scored rollouts of one prompt in one step, or of one
+    row if a trainer made several groups of a prompt; shares are of rollouts. `as_json` writes all
+    fields but the two frames."""
 
     log: str
     """The name of the log."""
@@ -120,8 +121,8 @@ class Report:
     """For each prompt `visits`, `rollouts`, `wasted` ones, `wasted_tokens`, the sum of
     `success`."""
     policies: list[dict[str, Any]] | None = None
-    """The replays: `min_group` (the smallest group that the policy may request), and the figures of
-    `budgetalloc.offline.comparison.summarise`. None without a replay."""
+    """The figures of the replays (`budgetalloc.offline.comparison.summarise`). None without a
+    replay."""
     why_not: str | None = None
     """Why there is no replay."""
     replay_steps: int | None = None
@@ -151,7 +152,7 @@ class Report:
             )
         if 2 * self.share_wasted > 1 and not self.share_single:
             concerns.append(f"{100 * self.share_wasted:.1f} % of the rollouts without a gradient")
-        if self.explained < 0:
+        if self.predictable and self.explained < 0:
             concerns.append("success, which is predicted worse than by a constant")
         time = self.over_time(10)
         first, last = time[0]["success"], time[-1]["success"]
@@ -284,18 +285,22 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
     unscored = int((~scored).sum())
     if not scored.any():
         notes = "; ".join(f"{text}: {count:,}" for text, count in ledger.notes.items())
+        none = f"no rollout with a reward ({unscored:,} rollouts have none)"
         raise InputError(
-            f"The log holds no rollout with a reward ({unscored} rollouts have none): there is "
-            "nothing to report. Is it the right file and reward column?"
+            f"The log holds {none if unscored else 'no row that could be read'}: there is nothing "
+            "to report. Is it the right file and reward column (reward=, --reward)?"
             f"{' Left out while reading: ' + notes + '.' if notes else ''}"
         )
     trainer_steps = frame.get("trainer_step", frame["step"]).nunique()
     frame = frame[scored].reset_index(drop=True)
     at_S = np.searchsorted(steps_S, frame["step"])
     ids_P, at_P = factorize(frame["prompt"].tolist())
-    _, opens_G, group_R = np.unique(
-        at_S * len(ids_P) + at_P, return_index=True, return_inverse=True
-    )
+    visit_R = at_S * len(ids_P) + at_P
+    group_R = visit_R
+    if "group" in frame:  # a trainer made several groups of one prompt
+        names, among_R = np.unique(frame["group"], return_inverse=True)
+        group_R = visit_R * len(names) + among_R
+    _, opens_G, group_R = np.unique(group_R, return_index=True, return_inverse=True)
     kind_G, size_G = group_kinds(frame["reward"], frame["success"], group_R, len(opens_G))
     kind_R, single_R = np.array(KINDS)[kind_G][group_R], (size_G == 1)[group_R]
     wasted_R = np.isin(kind_R, WITHOUT_GRADIENT)
@@ -328,7 +333,7 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
         wasted_tokens=tokens_R * wasted_R,
         success=frame["success"],
     )
-    by_prompt["visits"] = np.bincount(at_P[opens_G])
+    by_prompt["visits"] = np.bincount(at_P[np.unique(visit_R, return_index=True)[1]])
     counts = ["rollouts", *KINDS, "tokens"]
     by_step = by_step.astype(dict.fromkeys(counts, np.int64)).set_index(
         pd.Index(steps_S, name="step")

@@ -8,7 +8,8 @@ from typing import Any
 
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import FAILED, MIXED, PASSED, SINGLE, TIED
-from budgetalloc.report.replays import LIMITS
+from budgetalloc.logs.records import NO_STEPS
+from budgetalloc.report.replays import COLUMNS, LIMITS
 from budgetalloc.report.summary import BELIEF, NEAR, Report, share
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "as_text",
     "cost_sentences",
     "doubts_sentences",
+    "fitting",
     "forecast_sentences",
     "headline",
     "named",
@@ -100,6 +102,8 @@ def headline(run: Report) -> str:
         )
     if run.share_single == 1:
         text = "Every rollout was a single rollout: there is no group whose rewards could be equal."
+    if NO_STEPS in run.doubts:
+        text = "The log names no steps, so its groups are not known, nor what was wasted."
     if run.missing_steps:
         here = run.run_steps - run.missing_steps
         text += (
@@ -213,45 +217,27 @@ def replay_sentences(run: Report) -> list[str]:
         f"{narrowed if run.replay_narrowed else 'as in the log'}; "
         f"{_counted(run.replay_seeds or 0, 'seed')}."
     ]
-    if names := ", ".join(row["policy"] for row in run.policies if row["min_group"] == 1):
-        lines.append(
-            f"{names} may request groups of one. These are never mixed, and their baseline comes "
-            "from earlier steps. No share of mixed groups is given: compare by the signal."
-        )
-    lines.append(
-        "Signal: the mean over the rollouts of 4 times the variance of their prompt's logged "
-        "success, 4 p (1-p) for success of 0 and 1; 100 % if every prompt is solved half of the "
-        "time. Modelled: the share of rollouts that a model answered, because the log had no more "
-        "of the prompt. At least and at most: the share of rollouts in mixed groups for the least "
-        "and the most favourable answers of the model. Intervals: 95 % over seeds; they say how "
-        "much another draw from the same log would differ, not how much another training run would."
-    )
-    return [*lines, *LIMITS]
+    return [*lines, COLUMNS, *LIMITS]
 
 
 def replay_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """The policies and their figures, after a row of headings. A policy that may request groups of
-    one has "-" for its mixed groups."""
-    first = rows[0]
-    heads = ["in mixed groups", f"more than {first['policy']}", "signal", "modelled"]
-    table = [["policy", *heads, "at least", "at most"]]
-    for row in rows:
-        mixed = more = low = high = "-"
-        if row["min_group"] > 1:
-            mixed = _spanned(row, "mixed_rollouts")
-            low, high = percent(row["at_least"]), percent(row["at_most"])
-            if first["min_group"] > 1:
-                more = "" if row is first else _spanned(row, "mixed_rollouts_diff", "+")
-        figures = [mixed, more, percent(row["signal"]), percent(row["modelled"]), low, high]
-        table.append([row["policy"], *figures])
+    """The policies and their figures, after a row of headings."""
+    first = rows[0]["policy"]
+    heads = ["taught", f"less {first}'s", "signal", "in mixed groups", "modelled"]
+    table = [["policy", *heads]]
+    for at, row in enumerate(rows):
+        less = _spanned(row, "taught_diff", "+") if at else ""
+        shares = [percent(row[figure]) for figure in ("signal", "mixed_rollouts", "modelled")]
+        table.append([row["policy"], _spanned(row, "taught"), less, *shares])
     return table
 
 
 def _spanned(row: Mapping[str, Any], figure: str, sign: str = "-") -> str:
     """A share in per cent with its interval, if it has one."""
-    value, low, high = (100 * row[figure + end] for end in ("", "_low", "_high"))
-    span = "" if math.isnan(low) else f" ({low:{sign}.1f} to {high:{sign}.1f})"
-    return f"{value:{sign}.1f} %{span}"
+    low, high = row[f"{figure}_low"], row[f"{figure}_high"]
+    known = low is not None and not math.isnan(low)  # for one seed there is none
+    span = f" ({100 * low:{sign}.1f} to {100 * high:{sign}.1f})" if known else ""
+    return f"{100 * row[figure]:{sign}.1f} %{span}"
 
 
 def doubts_sentences(run: Report) -> list[str]:
@@ -323,7 +309,7 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         lines.append(cells + named(row, max(width - len(cells), 20)))
     lines += ["", "WHAT COULD BE PREDICTED?", "", *wrapped(*forecast_sentences(run))]
     lines += ["", "WHAT OTHER POLICIES WOULD HAVE DRAWN (with as many rollouts per step)", ""]
-    lines += [*_fitting(replay_table(run.policies), width), ""] if run.policies else []
+    lines += [*fitting(replay_table(run.policies), width), ""] if run.policies else []
     lines += wrapped(*replay_sentences(run))
     lines += ["", "WHAT WAS LEFT OUT OR ASSUMED", "", *wrapped(*notes_sentences(run))]
     return "\n".join(lines)
@@ -353,7 +339,7 @@ def _over_time(run: Report, width: int, unicode: bool) -> list[str]:
     return lines
 
 
-def _fitting(table: Sequence[Sequence[str]], width: int) -> list[str]:
+def fitting(table: Sequence[Sequence[str]], width: int) -> list[str]:
     """The lines of a table, with as many columns as fit."""
     sizes = [max(map(len, column)) for column in zip(*table, strict=True)]
     columns = [k for k in range(len(sizes)) if 2 + sum(sizes[: k + 1]) + 2 * k <= width]

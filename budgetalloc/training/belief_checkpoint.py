@@ -1,21 +1,55 @@
 """Beliefs in a trainer's checkpoints."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.state import load_state, save_state
-from budgetalloc.errors import StateError
+from budgetalloc.errors import InputError, StateError
+from budgetalloc.policies import Policy
+from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 
-__all__ = ["STATE_FILE", "load_beliefs", "save_beliefs"]
+__all__ = ["STATE_FILE", "check_texts", "keep_texts", "load_beliefs", "save_beliefs"]
 
 logger = logging.getLogger(__name__)
 STATE_FILE = "budgetalloc_state.npz"
 
 
+def keep_texts(policy: Policy, prompts: Prompts) -> None:
+    """Keeps hashes of the texts of the prompts that the policy has beliefs about, for
+    `check_texts`."""
+    known = policy.estimator.texts
+    new = [name for name in policy.estimator.ids() if name not in known]
+    policy.estimator.texts = {**known, **prompts.hashes(new)}
+
+
+def check_texts(known: Mapping[Id, int], prompts: Prompts, whose: str) -> None:
+    """Raises `InputError` if a prompt has another text than when the beliefs learned about it.
+
+    Args:
+        known: Hashes of texts by id, from `keep_texts`.
+        prompts: The prompts of the train dataset.
+        whose: What holds the beliefs, for the text of the error.
+    """
+    now = prompts.hashes(list(known)) if known else {}
+    others = [name for name, text in now.items() if text != known[name]]
+    if others:
+        raise InputError(
+            f"{prompts.column}={others[0]!r} of the train dataset names another prompt than in the "
+            f"dataset from which {whose} learned, and so do {len(others) - 1:,} others. A belief "
+            "is about a name and a text: give other prompts other names, or start with a new "
+            "policy and without the beliefs of the checkpoint.",
+            argument="prompt_id",
+        )
+
+
 def save_beliefs(
-    folder: Path, session: Session, dataset: str | None, trainer_step: int, **more: Any
+    folder: Path, session: Session, prompts: Prompts, trainer_step: int, **more: Any
 ) -> None:
     """Writes the beliefs, the costs, the mixture and the definition of success of a session into a
     checkpoint.
@@ -23,14 +57,17 @@ def save_beliefs(
     Args:
         folder: The checkpoint.
         session: The session.
-        dataset: The fingerprint of the train dataset.
+        prompts: The prompts of the train dataset.
         trainer_step: The trainer's step at the checkpoint, which `load_beliefs` compares.
         more: More facts to save, in JSON types.
     """
     state, learned = session.state()
+    keep_texts(session.policy, prompts)
+    texts = session.policy.estimator.texts
+    state["texts"] = {"ids": list(texts), "hashes": np.array([*texts.values()], dtype=np.int64)}
     about: dict[str, Any] = {
         "policy": session.policy.name,
-        "dataset": dataset,
+        "dataset": prompts.fingerprint,
         "trainer_step": trainer_step,
     }
     save_state(folder / STATE_FILE, state, about | learned | more)
@@ -39,7 +76,7 @@ def save_beliefs(
 def load_beliefs(
     folder: Path,
     session: Session,
-    dataset: str | None,
+    prompts: Prompts,
     allow_dataset_change: bool,
     trainer_step: int | None,
 ) -> dict[str, Any]:
@@ -49,7 +86,7 @@ def load_beliefs(
     Args:
         folder: The checkpoint.
         session: The session that gets the state.
-        dataset: The fingerprint of the train dataset.
+        prompts: The prompts of the train dataset.
         allow_dataset_change: Whether the state of another dataset is accepted.
         trainer_step: The trainer's step of the checkpoint, if known.
 
@@ -58,7 +95,7 @@ def load_beliefs(
 
     Raises:
         StateError: the file is damaged or foreign, or belongs to another dataset. The session has
-            not changed then.
+            not changed then. InputError: a prompt has another text than in the run that saved it.
     """
     path, policy = folder / STATE_FILE, session.policy
     if not path.exists():
@@ -68,6 +105,9 @@ def load_beliefs(
         )
         return {}
     state, about = load_state(path)
+    dataset, texts = prompts.fingerprint, state.pop("texts", {"ids": [], "hashes": []})
+    known = dict(zip(texts["ids"], map(int, texts["hashes"]), strict=True))
+    check_texts(known, prompts, str(path))
     if about.get("dataset") != dataset and not allow_dataset_change:
         raise StateError(
             f"{path} belongs to the train dataset {about.get('dataset')}, and this trainer has "
@@ -97,4 +137,5 @@ def load_beliefs(
             trainer_step,
         )
     session.restore(state, about)
+    policy.estimator.texts = known
     return about

@@ -68,7 +68,7 @@ def metrics_of(
     """
     rows = np.flatnonzero(~batch.hinted_R & ~np.isnan(batch.success_R))
     success_R, belief_R = batch.success_R[rows], batch.belief_R.take(rows)
-    metrics = {"prompts": float(len(batch.counts_G))}
+    metrics = {"prompts": float(len(set(batch.ids_R)))}
     if rows.size:
         metrics |= _of_groups(batch, every)
         metrics["success"] = float(np.mean(success_R))

@@ -1,6 +1,7 @@
 """Prompt ids of a dataset's rows, and the dataset as a pool of distinct prompts."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -105,6 +106,18 @@ def _no_column(argument: str, column: str, columns: Sequence[str]) -> InputError
     )
 
 
+def _columns_of_rows(dataset: Any) -> list[str]:
+    """The columns of a dataset's rows, of which its format may hide some, and a transform may make
+    others. Empty if they are not known."""
+    names = list(getattr(dataset, "column_names", None) or [])
+    shown_as = getattr(dataset, "format", None)
+    if not isinstance(shown_as, Mapping) or not names or not len(dataset):
+        return names
+    if shown_as["type"] == "custom":  # `with_transform`
+        return list(dataset[0])
+    return names if shown_as["output_all_columns"] else list(shown_as["columns"])
+
+
 class Prompts:
     """Prompt ids of a train dataset, from a column or by hashing the prompt.
 
@@ -128,8 +141,9 @@ class Prompts:
         *,
         required: bool = True,
     ) -> None:
-        self.dataset, self.text = dataset, text
-        columns = list(getattr(dataset, "column_names", None) or [])
+        self.dataset, self.text, self._required = dataset, text, required
+        self._hashes: dict[Id, int] = {}
+        columns = _columns_of_rows(dataset)
         self.unnamed: UnsupportedError | None = None
         """Why prompts cannot be identified, if ids are not required."""
         try:
@@ -142,6 +156,13 @@ class Prompts:
         self.name = column or DEFAULT_COLUMN
         self.column = self.name if self.name in columns else None
         self.indexable = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+
+    def follow(self, dataset: Any) -> None:
+        """Takes another dataset, with the same arguments. Raises as for the first one."""
+        column = self.name if self._given else None
+        other = Prompts(dataset, column, self.text, required=self._required)
+        vars(self).clear()
+        vars(self).update(vars(other))
 
     def ids(self, rows: Sequence[Mapping[str, Any]]) -> list[Id]:
         """The prompt id of each row of a batch."""
@@ -310,17 +331,29 @@ class Prompts:
     def texts(self, ids_P: Sequence[Id]) -> dict[Id, str]:
         """The text of these prompts by id; empty if `pool` was not read, or the rows have no
         text."""
-        if "_listed" not in self.__dict__ or self.text not in (
-            getattr(self.dataset, "column_names", None) or []
-        ):
+        if "_listed" not in self.__dict__:
             return {}
+        return {name: prompt_text(value) for name, value in self._prompts_of(ids_P)}
+
+    def hashes(self, ids_P: Sequence[Id]) -> dict[Id, int]:
+        """A hash of the text of each of these prompts that the dataset has; empty if prompts are
+        named by their texts, or have none."""
+        if self.column is None or not self.indexable:
+            return {}
+        new = [name for name in ids_P if name not in self._hashes]
+        with suppress(UnsupportedError):  # a message with an image has no hash
+            for name, value in self._prompts_of(new):
+                self._hashes[name] = int(prompt_hash(value), 16) >> 1  # a signed integer of 64 bits
+        return {name: self._hashes[name] for name in ids_P if name in self._hashes}
+
+    def _prompts_of(self, ids_P: Sequence[Id]) -> list[tuple[Id, Any]]:
+        """These prompts that the dataset has, and their texts or messages."""
         at_P = self.pool.find(ids_P)
         rows_K = self.first_rows_P[at_P[at_P >= 0]].tolist()
-        values = (
-            self.dataset.select_columns([self.text]).select(rows_K)[self.text] if rows_K else []
-        )
-        known = compress(ids_P, (at_P >= 0).tolist())
-        return {name: prompt_text(value) for name, value in zip(known, values, strict=True)}
+        if not rows_K or self.text not in (getattr(self.dataset, "column_names", None) or []):
+            return []
+        values = self.dataset.select_columns([self.text]).select(rows_K)[self.text]
+        return list(zip(compress(ids_P, (at_P >= 0).tolist()), values, strict=True))
 
     @cached_property
     def fingerprint(self) -> str | None:

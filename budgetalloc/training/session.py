@@ -1,7 +1,7 @@
 """A policy in a training run, step by step: begin, request, observe, end."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
@@ -301,6 +301,7 @@ class Session:
         rewards_R: FloatArray | None = None,
         prompt_lengths_R: IntArray | None = None,
         costs_R: Mapping[str, Sequence[Any] | ArrayLike] | ArrayLike | None = None,
+        groups_R: Sequence[Hashable] | None = None,
     ) -> None:
         """Records rollouts that were requested, in one call or several. Leave out rollouts that
         failed.
@@ -316,6 +317,8 @@ class Session:
                 0.
             costs_R: What it reported, by the names of `cost=`, such as {"turns": [3, None]}; NaN or
                 None for nothing. If `cost=` has one name besides "tokens", its column is enough.
+            groups_R: The trainer's group of each rollout, for a trainer whose own advantages are
+                used: it may have several groups of one prompt. By default its prompt.
 
         Raises:
             InputError: the numbers of rows differ, a value is not a number, a prompt is not of this
@@ -338,7 +341,8 @@ class Session:
                 "hinted_R": np.full(len(ids_R), step.hinted),
             }
             step.observe(ids_R, rewards, success, hinted=step.hinted)
-            made = {"ids_R": ids_R, "rows": rows, "reported": reported}
+            groups = ids_R if groups_R is None else list(groups_R)
+            made = {"ids_R": ids_R, "rows": rows, "reported": reported, "groups_R": groups}
             now.observed.append(made | {"prompt_lengths_R": prompt_lengths_R})
             now.measure, now.record, now.wanted = measure, None, 0
 
@@ -525,7 +529,7 @@ def _record(now: _Open, measure: Measure, scoring: Any, trainer_step: int) -> Ro
     given = [lengths_R for lengths_R in prompts if lengths_R is not None]
     return Rollouts(
         ids_R=ids_R,
-        group_R=factorize(ids_R)[1],
+        group_R=factorize([group for each in observed for group in each["groups_R"]])[1],
         belief_R=step.belief_of(ids_R),
         baseline_R=step.baseline_belief(ids_R, rows["success_R"], scoring.sums),
         prior=Beta(*step.policy.estimator.prior_of(ids_R)),

@@ -9,12 +9,12 @@ from functools import partial, wraps
 from typing import Any
 
 from transformers import TrainerCallback
-from trl import GRPOTrainer
 
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy
 from budgetalloc.policies.rollouts import Rollouts
+from budgetalloc.training.belief_checkpoint import check_texts, keep_texts
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.parts import Host, Part
@@ -22,6 +22,7 @@ from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
+from budgetalloc.trl.block_rewards import BlockRewards
 from budgetalloc.trl.checkpoints import (
     PolicyState,
     newest_complete_or_error,
@@ -31,6 +32,7 @@ from budgetalloc.trl.checkpoints import (
 )
 from budgetalloc.trl.compatibility import (
     attached,
+    broken_assumptions,
     check_budget,
     check_compatible,
     check_only_one,
@@ -131,10 +133,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if self.trackers is not None:
             self.session.parts.append(self.trackers)
         self.ledger_path = ledger
+        # what these read of the dataset does not follow it
+        self._named_dataset = features is not None or parts or self.options.domain is not None
         self._learned = PolicyState(trainer, self.session, self.prompts, allow_dataset_change)
         self.batch: Rollouts | None = None
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
+        self._inside = False  # whether `train` runs
         self._held = ExitStack()  # replacements of the trainer's methods during training
         self._wrap_train(trainer)
 
@@ -160,6 +165,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         def train_and_release(
             resume_from_checkpoint: str | bool | None = None, *more: Any, **named: Any
         ) -> Any:
+            if self in trainer.callback_handler.callbacks:
+                self._follow(trainer)
             if not self._attached():
                 if self._unobserved is None and not attached(trainer):
                     logger.warning(
@@ -170,7 +177,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             if resume_from_checkpoint is True:
                 resume_from_checkpoint = newest_complete_or_error(trainer.args.output_dir)
             with self._held:
+                self._inside = True
+                self._held.callback(setattr, self, "_inside", False)
                 self._held.callback(setattr, self, "_training", None)
+                self._held.callback(lambda: keep_texts(self.policy, self.prompts))
                 saves = with_save(
                     trainer,
                     self._learned.save,
@@ -188,16 +198,29 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     def _attached(self) -> bool:
         return self._unobserved is None and self in self.trainer.callback_handler.callbacks
 
+    def _check_inside(self) -> None:
+        """Raises if `train` was called before the callback was there."""
+        if not self._inside:
+            raise InputError(
+                "The AdaptiveGRPOCallback was added after trainer.train() had been called. Make it "
+                "and add it before: it replaces methods of the trainer while train() runs.",
+                argument="trainer",
+            )
+
     def on_train_begin(
         self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any
     ) -> None:
         """Replaces TRL's generation and scoring for the duration of the training."""
         trainer = self.trainer
-        check_only_one(trainer, self)
-        self._check_rows_of(trainer)
+        check_only_one(trainer, self, state)
         if self._unobserved is not None:
             logger.warning("%s", self._unobserved)
             return
+        self._check_inside()
+        speaks = not self.options.keep_batch and not self.session.quiet
+        if speaks:
+            for text in broken_assumptions(trainer, self.options, self.prompts):
+                logger.warning("%s", text)
         if unaligned := unaligned_saves(trainer):
             logger.warning("%s", unaligned)
         restore_order(trainer, train_dataloader)
@@ -225,6 +248,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             session=session,
             prompts=self.prompts,
             generate=generate,
+            blocks=BlockRewards(trainer.num_generations) if speaks else None,
         )
 
         @wraps(generate)
@@ -243,27 +267,31 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             patched_attribute(trainer, "_generate_and_score_completions", generate_and_score)
         )
 
-    def _check_rows_of(self, trainer: Any) -> None:
-        """Raises if the policy would choose rows of a dataset that the trainer no longer has; says
-        that it does not keep their order."""
-        if self.options.bounds.candidates == 1:
-            return
+    def _follow(self, trainer: Any) -> None:
+        """Takes what may have changed since the callback was made, or raises."""
         if trainer.train_dataset is not self.prompts.dataset:
+            if self.options.bounds.candidates != 1 or self._named_dataset:
+                raise InputError(
+                    "train_dataset",
+                    "was replaced after the callback was made, and the policy would choose rows of "
+                    "the old one. Remove the callback, and add AdaptiveGRPOCallback(trainer, "
+                    "policy) for the new dataset; a policy that is passed again keeps its beliefs.",
+                )
+            self.prompts.follow(trainer.train_dataset)
+        if trainer.scale_rewards != self.options.trainer_scale and not self.options.keep_batch:
             raise InputError(
-                "train_dataset",
-                "was replaced after the callback was made, and the policy would choose rows of the "
-                "old one. Remove the callback, and add AdaptiveGRPOCallback(trainer, policy) for "
-                "the new dataset; a policy that is passed again keeps its beliefs.",
+                "scale_rewards",
+                f"was {self.options.trainer_scale!r} when the callback was made. Remove the "
+                "callback, and add a new one with the same policy.",
+                trainer.scale_rewards,
             )
-        sampler = type(trainer)._get_train_sampler is not GRPOTrainer._get_train_sampler
-        if self.session.quiet or not (sampler or not trainer.shuffle_dataset):
-            return
-        logger.warning(
-            "The order of the rows (%s) is not kept: with candidates=%r the policy chooses among "
-            "all prompts from the first step on. candidates=1 keeps the order.",
-            "a sampler of your own" if sampler else "shuffle_dataset=False",
-            self.options.bounds.candidates,
-        )
+        self._unobserved = self._check(self.policy, self.options, self.ledger_path)
+        try:
+            check_texts(self.policy.estimator.texts, self.prompts, "the policy")
+        except InputError as error:
+            if self.options.baseline is not None or self.ledger_path is not None:
+                raise
+            self._unobserved = f"TRL trains without {self.policy}, which decides nothing. {error}"
 
     def _let_go(self, training: Training) -> None:
         """Detaches this callback from a training that continues without it."""
@@ -280,6 +308,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         """Raises `UnsupportedError` if TRL does not train on the policy's batch."""
         if self._unobserved is not None:
             return
+        self._check_inside()
         begun, known = self._begun
         steps = state.global_step - begun
         if (
@@ -293,19 +322,21 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Passes histograms and the table of prompts to the trackers, and an evaluation to
         `held_out`."""
-        logs = logs or {}
+        logs = {} if logs is None else logs
         if self.trackers is not None and "loss" in logs:  # not an evaluation, nor the end
             self.trackers.log(state.global_step)
         if logs.get("eval_reward") is not None:
-            self.held_out(logs["eval_reward"], logs.get("eval_runtime", 0.0))
+            named = next((name for name in logs if name.endswith("_runtime")), "eval_runtime")
+            which = named.removeprefix("eval_").removesuffix("runtime").removesuffix("_")
+            self.held_out(logs["eval_reward"], logs.get(named, 0.0), which)
 
-    def held_out(self, reward: float, seconds: float = 0.0) -> None:
+    def held_out(self, reward: float, seconds: float = 0.0, name: str = "") -> None:
         """Writes the mean reward and seconds of your own evaluation next to the ledger, for
-        `budgetalloc report A B`.
+        `budgetalloc report A B`. With several evaluation sets, give the name of this one.
 
         TRL's evaluations are written automatically.
         """
         for each in self.session.written if self._training else ():
             each.progress.held_out(
-                self.trainer.state.global_step, self.policy.estimator.step, reward, seconds
+                self.trainer.state.global_step, self.policy.estimator.step, reward, seconds, name
             )

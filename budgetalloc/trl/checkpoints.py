@@ -44,12 +44,12 @@ class PolicyState:
 
     def save(self, folder: Path) -> None:
         """Writes the session's state into a checkpoint's folder."""
-        save_beliefs(folder, self.session, self.prompts.fingerprint, self.trainer.state.global_step)
+        save_beliefs(folder, self.session, self.prompts, self.trainer.state.global_step)
 
     def load(self, checkpoint: Path) -> None:
         """Restores it; raises `StateError`, and changes nothing, if it does not fit."""
-        fingerprint, step = self.prompts.fingerprint, step_of(checkpoint)
-        load_beliefs(checkpoint, self.session, fingerprint, self.allow_dataset_change, step)
+        step, allowed = step_of(checkpoint), self.allow_dataset_change
+        load_beliefs(checkpoint, self.session, self.prompts, allowed, step)
 
 
 def with_save(

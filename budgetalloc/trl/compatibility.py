@@ -20,6 +20,7 @@ __all__ = [
     "HELD",
     "SEAM",
     "attached",
+    "broken_assumptions",
     "check_budget",
     "check_compatible",
     "check_only_one",
@@ -105,8 +106,15 @@ def check_trainer(trainer: Any) -> None:
         )
 
 
-def check_only_one(trainer: Any, callback: Any) -> None:
-    """Raises `InputError` unless the trainer has this callback once, and no other of its kind."""
+def check_only_one(trainer: Any, callback: Any, state: Any) -> None:
+    """Raises `InputError` unless the trainer has this callback once, and no other of its kind, and
+    is the trainer that trains, whose state is given."""
+    if state is not trainer.state:
+        raise InputError(
+            "The AdaptiveGRPOCallback was made for another trainer than the one that trains: add "
+            "AdaptiveGRPOCallback(trainer, policy), made for this trainer.",
+            argument="trainer",
+        )
     found = attached(trainer)
     if found != [callback]:
         raise InputError(
@@ -133,10 +141,21 @@ def check_compatible(
     """
     for error in _refusals(trainer, policy, options, prompts):
         raise error
-    prompts.check()
+    reason: BudgetallocError | None = None
+    try:
+        if prompts.column is not None and trainer.args.remove_unused_columns:
+            raise InputError(
+                f"GRPOConfig(remove_unused_columns=True) drops the column {prompts.name!r}. Set it "
+                "to False."
+            )
+        prompts.check()
+    except InputError as error:
+        if options.baseline is not None:
+            raise
+        reason = error
     if options.baseline is not None:
         return None
-    reason = prompts.unnamed or _unnamed_tasks(trainer, prompts) or prompts.unnamed_row()
+    reason = reason or prompts.unnamed or _unnamed_tasks(trainer, prompts) or prompts.unnamed_row()
     if reason is None:
         return None
     if ledger is not None:
@@ -219,11 +238,6 @@ def _refusals(
             "train dataset has images, of which TRL does not keep one row of pixels per rollout. "
             "Use a policy that trains on all rollouts that it generates."
         )
-    if prompts.column is not None and trainer.args.remove_unused_columns:
-        yield InputError(
-            f"GRPOConfig(remove_unused_columns=True) drops the column {prompts.name!r}. Set it to "
-            "False."
-        )
     if hasattr(trainer.rollout_func, "refusals"):  # `contrib.trees.Trees`
         yield from trainer.rollout_func.refusals(trainer, policy, options)
 
@@ -258,6 +272,37 @@ def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) 
     budget = options.bounds.budget(rollouts * options.generate, candidates, group)
     if options.domain is None:  # else the part, which knows the candidates of each domain
         budget.check(candidates)
+
+
+def broken_assumptions(trainer: Any, options: Options, prompts: Prompts) -> Iterator[str]:
+    """What may be assumed of TRL's batches and does not hold under a policy that decides, a warning
+    each."""
+    candidates = batch = trainer.args.generation_batch_size // trainer.num_generations
+    if prompts.indexable and getattr(prompts.dataset, "column_names", None):
+        candidates = options.bounds.on_offer(batch, len(prompts.pool))
+    if candidates == 1:
+        yield (
+            "Each step has one prompt to choose among, so the policy has nothing to decide. Give "
+            "the trainer a dataset of several prompts, or a larger generation_batch_size."
+        )
+    own = [
+        name
+        for name in ("_get_train_sampler", "get_train_dataloader")
+        if getattr(getattr(trainer, name), "__func__", None) is not getattr(GRPOTrainer, name)
+    ]
+    if options.bounds.candidates != 1 and (own or not trainer.shuffle_dataset):
+        who = f"{own[0]} of your own" if own else "shuffle_dataset=False"
+        yield (
+            f"The order of the rows ({who}) is not kept: with candidates="
+            f"{options.bounds.candidates!r} the policy chooses among all prompts from the first "
+            "step on. candidates=1 keeps the order."
+        )
+    if trainer.rollout_func is not None and not hasattr(trainer.rollout_func, "branches"):
+        yield (
+            "rollout_func gets a prompt for each rollout, and the rollouts of a prompt are not "
+            f"{trainer.num_generations} in a row: their number varies, and trainer.num_generations "
+            "is 1 while it runs. It must return a completion for each prompt that it gets."
+        )
 
 
 def no_decision(steps: int) -> UnsupportedError:

@@ -31,6 +31,7 @@ from budgetalloc.trl.batch_merge import (
     process_share,
     select_rows,
 )
+from budgetalloc.trl.block_rewards import BlockRewards
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import from_rank_0, gather, rows_of_process
 
@@ -44,6 +45,7 @@ __all__ = [
     "copied",
     "decide",
     "generate",
+    "groups_of_trainer",
     "log",
     "put_advantages",
     "reports",
@@ -68,6 +70,7 @@ class Training:
     prompts: Prompts
     # TRL's `_generate_and_score_completions` when training began
     generate: Callable[[Rows], dict[str, Any]]
+    blocks: BlockRewards | None = None  # where rows are chosen, and warnings are logged
 
 
 def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts]:
@@ -82,7 +85,9 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
         generation_started = time.perf_counter()
         made, output = generate(training, ids_R, rows)
         generating += time.perf_counter() - generation_started
-        session.observe(ids_R, **made._asdict())
+        if training.blocks is not None:
+            training.blocks.warn(session.scoring.names, made.scores_RF)
+        session.observe(ids_R, **made._asdict(), groups_R=groups_of_trainer(training, len(ids_R)))
         outputs.append(output)
         sizes.append(len(ids_R))
     if (generated := sum(sizes)) < total:
@@ -97,6 +102,14 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
     return output, batch
+
+
+def groups_of_trainer(training: Training, rollouts: int) -> list[int] | None:
+    """TRL's own group of each rollout of an unchanged batch, `num_generations` rows each; else
+    None."""
+    if not training.session.options.keep_batch:
+        return None
+    return [row // training.trainer.num_generations for row in range(rollouts)]
 
 
 def log(training: Training, batch: Rollouts, rounds: int, metrics: dict[str, float]) -> None:
@@ -354,7 +367,10 @@ def without_group(function: Any) -> Any:
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     if takes_all or GROUP in parameters:
         return function
-    if inspect.iscoroutinefunction(function):
+    called = function
+    while isinstance(called, functools.partial):
+        called = called.func
+    if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(called.__call__):
 
         @functools.wraps(function)
         async def scored_later(**columns: Any) -> Any:

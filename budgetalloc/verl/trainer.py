@@ -111,6 +111,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
             sessions.lengths_R,
             prompt_lengths_R=sessions.prompts_R if session.prompt_lengths else None,
             costs_R=transfer_queue.costs(batch, sessions, names),
+            groups_R=sessions.uids_R if self.options.keep_batch else None,
         )
 
     def _finish(
@@ -141,7 +142,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         """Writes the beliefs first, because verl's own method marks the checkpoint as complete."""
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         folder.mkdir(parents=True, exist_ok=True)
-        save_beliefs(folder, self.session, self.prompts.fingerprint, self.global_steps)
+        save_beliefs(folder, self.session, self.prompts, self.global_steps)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
@@ -152,7 +153,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         newest = Path(trainer.default_local_dir) / f"global_step_{self.global_steps}"
         folder = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else newest
         allowed = self.settings.allow_dataset_change
-        load_beliefs(folder, self.session, self.prompts.fingerprint, allowed, self.global_steps)
+        load_beliefs(folder, self.session, self.prompts, allowed, self.global_steps)
 
 
 def column(batch: Any, name: str) -> list[Any]:

@@ -25,13 +25,13 @@ def test_a_resume_voids_the_steps_that_run_again_and_keeps_the_evaluation_before
             clock.now += 1.0 + decision
             writer.step(step, decision)
     ProgressWriter(ledger, 2, clock=clock)  # a resume from the checkpoint after step 2, which evaluated before it
-    assert read_progress(ledger) == Progress({0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0}, [(0, 0.0), (2, 0.1), (4, 0.2)])
+    assert read_progress(ledger) == Progress({0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0}, {"": [(0, 0.0), (2, 0.1), (4, 0.2)]})
     again = ProgressWriter(ledger, 2, clock=clock)
     clock.now += 0.5
     again.step(2, 4)
     again.held_out(3, 6, 0.9)
     assert read_progress(ledger).seconds[4] == 0.5
-    assert read_progress(ledger).held_out[-1] == (6, 0.9)
+    assert read_progress(ledger).held_out[""][-1] == (6, 0.9)
 
 
 def test_a_torn_line_and_foreign_ones_are_left_out(tmp_path):

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import budgetalloc as ba
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger import read_log
+from budgetalloc.report import as_text, report
 
 STEPLESS = "no column of steps: all rows of a prompt are taken as one group. If there is one, name it with step="
 
@@ -223,3 +225,40 @@ def test_a_pointer_of_git_lfs_is_named(tmp_path):
     for place in (tmp_path, tmp_path / "results.jsonl"):
         with pytest.raises(InputError, match="is a pointer of Git LFS"):
             read_log(place)
+
+
+def test_a_json_list_is_a_table_and_lists_of_lengths_belong_to_lists_of_rewards(tmp_path):
+    rows = [
+        {"step": step, "prompt_id": name, "reward": [1, 0], "length": lengths}
+        for step, name, lengths in ((0, "a", [5, 7]), (1, "b", [9]), (1, "a", [2, -1]))
+    ]
+    (tmp_path / "list.json").write_text(json.dumps(rows, indent=1))
+    frame = ba.Ledger.read(tmp_path / "list.json").frame
+    assert frame[["prompt", "reward"]].to_numpy().tolist() == [[x, r] for x in "aba" for r in (1.0, 0.0)]
+    assert frame["length"].fillna(-1).tolist() == [5, 7, -1, -1, 2, -1]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.table.json", "a.csv", "a.json"])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_pointer_of_git_lfs_is_named_whatever_the_file(tmp_path, name, folder):
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    if folder and name == "a.json":
+        pytest.skip("is not looked for in a folder")
+    with pytest.raises(ba.InputError, match="is a pointer of Git LFS"):
+        ba.Ledger.read(tmp_path if folder else tmp_path / name)
+
+
+def test_a_report_without_steps_claims_nothing_that_needs_them(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"prompt": "ab"[at % 2], "reward": at % 3 % 2}) + "\n" for at in range(12)))
+    run = report(log, policies=())
+    assert run.verdict == "Look at what the log leaves open (CAREFUL)."
+    text = " ".join(as_text(run).split())
+    assert "The log names no steps, so its groups are not known, nor what was wasted." in text
+    assert "no rollout was wasted" not in text
+
+
+def test_an_empty_log_is_said_to_be_empty(tmp_path):
+    (tmp_path / "log.csv").write_text("step,prompt,reward\n")
+    with pytest.raises(ba.InputError, match="The log holds no row that could be read"):
+        report(tmp_path / "log.csv", policies=())

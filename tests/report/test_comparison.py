@@ -40,8 +40,9 @@ def test_held_out_reward_decides_where_both_have_it(tmp_path):
     one = side(run(tmp_path / "a.jsonl", FAST, held_out=SLOW, seconds=2.0))
     other = side(run(tmp_path / "b.jsonl", SLOW, held_out=FAST, seconds=3.0))  # the batches say the opposite
     comparison = pages.comparison_of(one, other)
-    assert comparison["measured"] == "held-out"
-    last = comparison["levels"][-1]
+    (measured,) = comparison["measured"]
+    assert measured["name"] == "held-out reward"
+    last = measured["levels"][-1]
     assert last["reward"] == pytest.approx(0.95)
     assert last["rollouts"] == pytest.approx([19 * 40, 9.5 * 40])
     assert last["tokens"] == pytest.approx([5 * 19 * 40, 5 * 9.5 * 40])
@@ -52,14 +53,34 @@ def test_held_out_reward_decides_where_both_have_it(tmp_path):
     assert "does NOT say" not in text
 
 
+def test_evaluation_sets_are_compared_each_with_itself(tmp_path):
+    paths = [run(tmp_path / f"{name}.jsonl", SLOW) for name in "ab"]
+    for path, sign in zip(paths, (1, -1), strict=True):
+        progress = ProgressWriter(path, 20)
+        for step in (0, 10, 20):
+            progress.held_out(step, step, 0.5 + sign * step / 100, name="easy")
+            progress.held_out(step, step, step / 100, name="hard")
+            progress.held_out(step, step, 0.9, name=f"only {path.stem}")
+    comparison = pages.comparison_of(*map(side, paths))
+    assert [each["name"] for each in comparison["measured"]] == ["held-out reward of easy", "held-out reward of hard"]
+    assert comparison["runs"][1]["held_out"] == {"easy": [0.5, 0.3], "hard": [0.0, 0.2], "only b": [0.9, 0.9]}
+    hard = comparison["measured"][1]
+    assert hard["curves"] == [[[0.0, 0.0], [400.0, 0.1], [800.0, 0.2]]] * 2
+    assert [level["rollouts"] for level in hard["levels"]] == [[400.0] * 2, [600.0] * 2, [800.0] * 2]
+    assert "held-out reward of easy, last" in pages.as_text(comparison)
+    assert pages.as_html(comparison).count("<img") == 2
+    assert json.loads(pages.as_json(comparison))["measured"][1]["curves"] == hard["curves"]
+
+
 @pytest.mark.parametrize("held_out", [None, SLOW])
 def test_without_held_out_rewards_the_text_warns_about_chosen_prompts(tmp_path, held_out):
     one = side(run(tmp_path / "a.jsonl", SLOW, held_out=held_out))
     comparison = pages.comparison_of(one, side(run(tmp_path / "b.jsonl", FAST)))
-    assert comparison["measured"] == "batches"
+    (measured,) = comparison["measured"]
+    assert measured["name"] == "reward of the batches"
     assert pages.CHOSEN in comparison["careful"]
     assert "does NOT say which run learned more" in " ".join(pages.as_text(comparison).split())
-    assert comparison["levels"][0]["rollouts"][0] > comparison["levels"][0]["rollouts"][1]
+    assert measured["levels"][0]["rollouts"][0] > measured["levels"][0]["rollouts"][1]
 
 
 def test_unknown_seconds_are_null_and_named(tmp_path):
@@ -70,7 +91,7 @@ def test_unknown_seconds_are_null_and_named(tmp_path):
     assert pages.UNTIMED in comparison["careful"]
     answer = json.loads(pages.as_json(comparison))
     assert answer["runs"][0]["seconds"] is None
-    assert answer["levels"][0]["seconds"][1] is not None
+    assert answer["measured"][0]["levels"][0]["seconds"][1] is not None
 
 
 def test_levels_are_shares_of_the_way_to_the_reward_that_both_reached(tmp_path):
@@ -103,7 +124,7 @@ def test_the_page_is_plain_and_escapes_what_a_log_holds(tmp_path, monkeypatch):
     assert page.count("<img") == page.count("data:image/png;base64,") == 1
     assert "&lt;img src=x&gt;" in page
     assert "<script" not in page
-    assert page.count("<table>") == 1 + len(pages.comparison_of(side(path), side(path))["levels"])
+    assert page.count("<table>") == 1 + len(pages.comparison_of(side(path), side(path))["measured"][0]["levels"])
 
 
 def test_steps_without_a_reward_are_no_points_of_the_curve(tmp_path):

@@ -41,16 +41,15 @@ def test_the_signal_is_that_of_the_prompts_that_got_rollouts():
     assert adaptive["signal_diff"] == pytest.approx(adaptive["signal"] - 0.5)
 
 
-def test_a_policy_of_single_rollouts_is_not_judged_by_mixed_groups():
+def test_what_is_taught_are_the_different_prompts_with_a_gradient():
+    """Uniform: two of four prompts are mixed in steps of 16. Single rollouts have a gradient from earlier steps."""
     found = run(["uniform", "adaptive"], seeds=[0, 1])
-    assert [row["min_group"] for row in found.policies] == [2, 1]
-    row = next(line for line in as_text(found, 120).splitlines() if line.startswith("  adaptive"))
-    assert row.split()[:3] == ["adaptive", "-", "-"]
-    assert row.split()[3] != "-"  # the signal
-    assert '<td class="name">adaptive</td><td>-</td><td>-</td><td>' in as_html(found)
-    other = run(["adaptive", "uniform"], seeds=[0])
-    row = next(line for line in as_text(other, 120).splitlines() if line.startswith("  uniform"))
-    assert row.split()[3] == "-"  # nor compared with them
+    uniform, adaptive = found.policies
+    assert uniform["taught"] == 2 / 16
+    assert 2 / 16 < adaptive["taught"] <= 4 / 16
+    for row in (line for line in as_text(found, 120).splitlines() if line.startswith("  uniform")):
+        assert row.split()[1:] == ["12.5", "%", "(12.5", "to", "12.5)", "50.0", "%", "50.0", "%", "0.0", "%"]
+    assert '<td class="name">uniform</td><td>12.5' in as_html(found)
 
 
 def test_groups_of_two_fit_where_rollouts_are_few():

@@ -16,6 +16,7 @@ from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host
+from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.session import Session
 
@@ -136,9 +137,10 @@ def assert_refused(saved, session, folder, message):
     saved.save(folder / "state.npz")
     with pytest.raises(StateError, match=message):
         session.load(folder / "state.npz")
-    save_beliefs(folder, saved, "data", 2)
+    prompts = Prompts([{"prompt": "2 + 2 ="}])
+    save_beliefs(folder, saved, prompts, 2)
     with pytest.raises(StateError, match=message):
-        load_beliefs(folder, session, "data", False, 2)
+        load_beliefs(folder, session, prompts, False, 2)
     assert state_of(session) == before
 
 

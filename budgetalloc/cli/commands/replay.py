@@ -17,23 +17,12 @@ from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import Replay
-from budgetalloc.report.replays import LIMITS, POLICIES, unit_rewards
+from budgetalloc.report.replays import COLUMNS, LIMITS, POLICIES, unit_rewards
 from budgetalloc.report.summary import plain
+from budgetalloc.report.text import fitting, replay_table
 
 __all__ = ["as_text", "run", "terms", "with_unit_rewards"]
 
-_SHARES = {"rollouts in them": "mixed_rollouts", "at least": "at_least", "at most": "at_most"}
-_SHARES |= {name: name for name in ("modelled", "signal")}
-_HEADS = ("policy", "mixed groups a step", "less the first's", *_SHARES)
-_MEANING = (
-    "Mixed groups have unequal rewards, and therefore a gradient under a group baseline. In "
-    "brackets are 95 % intervals over seeds, that is over other draws from the same log. `At "
-    "least` counts a group as mixed if its logged rewards are unequal, `at most` also if one of "
-    "its rewards was modelled. Groups of one are never mixed, even where a posterior baseline "
-    "gives them a gradient: a policy that may request them has no share of mixed groups (-). The "
-    "signal, the mean of 4 times the variance of a prompt's success, is defined for groups of any "
-    "size."
-)
 _UNSUPPORTED = ("mixture", "quotas", "cost", "features")
 
 
@@ -98,9 +87,7 @@ def run(args: argparse.Namespace) -> None:
                 name: {"policy": str(rival.build()), "plan": rival.plan, **asdict(rival.bounds)}
                 for name, rival in policies.items()
             },
-            "policies": [
-                row | {"min_group": budgets[row["policy"]].smallest_group} for row in table
-            ],
+            "policies": table,
             "limits": list(LIMITS),
         }
     )
@@ -155,14 +142,11 @@ def terms(
 
 def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
     """The table, the meaning of its columns, and what a replay cannot show."""
-    from pandas import DataFrame
-
     rows, step = answer["policies"], answer["step"]
     paced = " on average" if any(each["plan"] for each in answer["settings"].values()) else ""
     seeds = f"{rows[0]['seeds']} {'seeds' if rows[0]['seeds'] > 1 else 'seed'}"
     doubts = [f"CAREFUL: {text}: {answer['notes'][text]:,}" for text in answer["doubts"]]
     notes = [f"  {x}: {n:,}" for x, n in answer["notes"].items() if x not in answer["doubts"]]
-    table = DataFrame([_cells(row, rows[0]) for row in rows], columns=_HEADS).set_index("policy")
     lines = [
         f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, "
         f"{answer['prompts']:,} prompts.",
@@ -170,33 +154,10 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
         f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} rollouts{paced} and "
         f"{step['prompts']:,} prompts, {seeds}.",
         "",
-        table.rename_axis(None).rename_axis("policy", axis=1).to_string(),
+        *fitting(replay_table(rows), width),
         "",
-        *(line for text in (_MEANING, *answer["limits"]) for line in textwrap.wrap(text, width)),
+        *(line for text in (COLUMNS, *answer["limits"]) for line in textwrap.wrap(text, width)),
     ]
     return "\n".join(
         [*lines, *(["", "Left out or assumed while reading:", *notes] if notes else [])]
     )
-
-
-def _cells(row: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row of the table. A policy that may request groups of one has "-" for its mixed groups, as
-    in a report."""
-    alone = row["min_group"] == 1
-    less = _interval(row, "mixed_diff", "{:+.1f}")
-    shares = [
-        "-" if alone and name not in ("modelled", "signal") else f"{100 * row[name]:.1f} %"
-        for name in _SHARES.values()
-    ]
-    return (
-        row["policy"],
-        "-" if alone else _interval(row, "mixed", "{:.1f}"),
-        "" if row is first else "-" if alone or first["min_group"] == 1 else less,
-        *shares,
-    )
-
-
-def _interval(row: Mapping[str, Any], key: str, form: str) -> str:
-    low, high = row[f"{key}_low"], row[f"{key}_high"]
-    mean = form.format(row[key])
-    return mean if low is None else f"{mean} ({form.format(low)} to {form.format(high)})"
