@@ -226,6 +226,7 @@ def verl_trained(folder: Path, wanted: dict[str, list[str]]) -> None:
     verl's rows have the order in which they ended. Sorted, their sums are the same in each run. Metrics that are
     computed from them before are rounded.
     """
+    import pandas
     import ray
     import transfer_queue
 
@@ -265,6 +266,8 @@ def verl_trained(folder: Path, wanted: dict[str, list[str]]) -> None:
 
     own_listen, runs.listen = runs.listen, listen
     runs.make_data(folder)
+    once = pandas.read_parquet(folder / "exact.parquet")  # the answers to a prompt with two rows come to either group
+    once.assign(data_source="graded").to_parquet(folder / "graded.parquet")
     runs.several(folder, wanted)
 
 
