@@ -213,6 +213,8 @@ def as_text(comparison: dict[str, Any], width: int = 100) -> str:
     ]
     rows = [("", "A", "B", "B / A"), *_used_rows(comparison)]
     lines += ["", *(f"  {name:<34}{a:>14}{b:>14}{ratio:>9}".rstrip() for name, a, b, ratio in rows)]
+    for text in comparison["careful"]:
+        lines += ["", *textwrap.wrap(text, width)]
     for each in comparison["measured"]:
         lines += ["", _heading(each).upper(), ""]
         lines += [] if each["levels"] else [f"  {_NO_LEVEL}"]
@@ -221,8 +223,6 @@ def as_text(comparison: dict[str, Any], width: int = 100) -> str:
             lines += [
                 f"    {row[0]:<32}{row[1]:>14}{row[2]:>14}{row[3]:>9}" for row in _level_rows(level)
             ]
-    for text in comparison["careful"]:
-        lines += ["", *textwrap.wrap(text, width)]
     return "\n".join(lines)
 
 

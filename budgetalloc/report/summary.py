@@ -152,7 +152,9 @@ class Report:
             )
         if 2 * self.share_wasted > 1 and not self.share_single:
             concerns.append(f"{100 * self.share_wasted:.1f} % of the rollouts without a gradient")
-        if self.predictable and self.explained < 0:
+        # before prompts return there is nothing to predict from
+        returned = self.by_prompt["visits"].sum() >= 2 * len(self.by_prompt)
+        if self.predictable and self.explained < 0 and returned:
             concerns.append("success, which is predicted worse than by a constant")
         time = self.over_time(10)
         first, last = time[0]["success"], time[-1]["success"]

@@ -84,7 +84,7 @@ def test_tokens_are_counted_where_lengths_are_known():
     [
         (log([(0, "a", -1.0)]), {"reward_range": (0, 1)}, "reward of -1, outside reward_range"),
         (log([(0, "a", NAN)]), {}, "no rollout with a reward"),
-        (log([]), {}, "no rollout with a reward"),
+        (log([]), {}, "no row that could be read"),
         (log([(0, "a", 1.0)]), {"reward_range": (1, 0)}, "reward_range"),
         ("no such file", {"policies": ["adaptiv"]}, r"'adaptiv' is unknown, did you mean adaptive\?"),
     ],
@@ -180,6 +180,14 @@ def test_without_a_logged_prediction_the_reports_own_belief_predicts():
     assert run.surprise == pytest.approx(np.mean(expected))
     assert run.success_brier == pytest.approx(np.mean(np.square(expected)))
     assert run.share_as_predicted == np.mean(np.array(expected) <= 0.1) > 0.2
+
+
+def test_a_bad_prediction_is_a_concern_only_once_prompts_return():
+    once = [(step, f"p{step}-{at}", 1.0 if at < 7 else 0.0) for step in range(4) for at in range(8)]
+    assert of(once, predicted=0.2).explained < 0
+    assert of(once, predicted=0.2).verdict == "Healthy."
+    twice = [(step, name.partition("-")[2], reward) for step, name, reward in once]
+    assert "predicted worse than by a constant" in of(twice, predicted=0.2).verdict
 
 
 def test_forecasts_of_prompts_with_fixed_rates_are_calibrated():
