@@ -232,7 +232,9 @@ def with_groups(rows: pd.DataFrame, size_R: pd.Series | int) -> pd.DataFrame:
     >>> with_groups(rows, 2)["group"].tolist()
     [0, 0, 0, 0, 1, 1]
     """
-    at_R = rows.groupby(["step", "prompt"], sort=False).cumcount()
+    # by number: pandas cannot group by ids with lone surrogates
+    prompt_R = pd.factorize(rows["prompt"])[0]
+    at_R = rows.groupby([rows["step"], prompt_R], sort=False).cumcount()
     group_R = (at_R // np.maximum(size_R, 1)).fillna(0).astype(np.int64)
     return rows.assign(group=group_R) if group_R.any() else rows
 

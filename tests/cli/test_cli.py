@@ -263,7 +263,7 @@ def test_two_runs_are_shown_side_by_side(log, tmp_path, capsys):
     assert max(map(len, out.splitlines())) <= 120
     answer = json.loads(said(capsys, "report", log, log, "--json")[1])
     assert [run["rollouts"] for run in answer["runs"]] == [768, 768]
-    assert answer["measured"] == "batches"
+    assert [each["name"] for each in answer["measured"]] == ["reward of the batches"]
     page = tmp_path / "page.html"
     assert said(capsys, "report", log, log, "--html", page)[0] == 0
     assert "<img" in page.read_text()

@@ -118,7 +118,6 @@ def test_the_text_begins_with_the_verdict_and_has_all_sections(summary, monkeypa
         assert heading in text
     flat = " ".join(text.split())
     assert "learning does not react to the allocation" in flat
-    assert "adaptive may request groups of one" in flat
     assert re.search(r"mixed +[\d.]+ % +█+ ", text)
     assert "Never solved: 2 of 12 prompts (16.7 %)" in text
     monkeypatch.setattr("sys.stdout", SimpleNamespace(encoding="ascii"))

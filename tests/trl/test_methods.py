@@ -8,15 +8,15 @@ import budgetalloc as ba
 from budgetalloc.methods.table import METHODS
 
 STEPS = 2
-MEASURING = ("adarft", "sgpo", "a_star_po")
+MEASURING = {name: {"offline": dict.fromkeys(range(100), (4, 8))} for name in ("adarft", "sgpo", "a_star_po")}
+MEASURING["cures"] = {"first": 0}
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_a_method_trains(build, ledger, method):
     trainer = build(max_steps=STEPS)
     # A policy that measures every prompt first would train on nothing in so few steps.
-    given = {"offline": dict.fromkeys(range(100), (4, 8))} if method.name in MEASURING else {}
-    policy, before = method.build(seed=1, **given), weights(trainer)
+    policy, before = method.build(seed=1, **MEASURING.get(method.name, {})), weights(trainer)
     trained(trainer, policy, ledger=ledger)
     assert np.isfinite(logged(trainer, "loss")).all()
     assert not same_weights(before, weights(trainer))
