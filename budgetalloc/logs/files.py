@@ -44,11 +44,8 @@ def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame 
     every = lines(path, notes)
     head = list(islice(every, 20))
     every = chain(head, every)
-    if (
-        next((line for line in head if line.strip()), b"")
-        .lstrip(b"\xef\xbb\xbf \t")
-        .startswith(b"[")
-    ):
+    first = next((line for line in head if line.strip()), b"")
+    if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
         return _json_list(every)
     if parsed(head)[0]:
         return _joined(_records(every, notes, min(most or _ROWS, _ROWS)), most)

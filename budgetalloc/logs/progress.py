@@ -27,8 +27,7 @@ class ProgressWriter:
     ...     times = iter([0.0, 2.0, 9.0])  # at the start, and at the end of each step
     ...     writer = ProgressWriter(f"{folder}/ledger.jsonl", 0, clock=lambda: next(times))
     ...     writer.step(0, 0)
-    ...     writer.held_out(1, 1, 0.25,
-    ...         took=4.0)  # the evaluation takes four of the next seven seconds
+    ...     writer.held_out(1, 1, 0.25, took=4.0)  # four of the next seven seconds
     ...     writer.step(1, 1)
     ...     read_progress(f"{folder}/ledger.jsonl")
     Progress(seconds={0: 2.0, 1: 3.0}, held_out={'': [(1, 0.25)]})

@@ -96,10 +96,9 @@ def comparisons(
 
     >>> import budgetalloc as ba
     >>> import pandas as pd
-    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4),
-    ...     3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
-    >>> frame = pd.DataFrame({"step": np.repeat([0, 1, 2], 16), "prompt": ids_R,
-    ...     "reward": rewards_R})
+    >>> steps_R, ids_R = np.repeat([0, 1, 2], 16), np.tile(np.repeat(np.arange(4), 4), 3)
+    >>> rewards_R = np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
+    >>> frame = pd.DataFrame({"step": steps_R, "prompt": ids_R, "reward": rewards_R})
     >>> log = ba.Ledger.of_frame(frame)
     >>> run = comparisons({"uniform": ba.uniform()}, log, 16, seeds=[0], workers=1)
     >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
@@ -184,10 +183,9 @@ def compare(
 
     >>> import budgetalloc as ba
     >>> import pandas as pd
-    >>> ids_R, rewards_R = np.tile(np.repeat(np.arange(4), 4),
-    ...     3), np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
-    >>> frame = pd.DataFrame({"step": np.repeat([0, 1, 2], 16), "prompt": ids_R,
-    ...     "reward": rewards_R})
+    >>> steps_R, ids_R = np.repeat([0, 1, 2], 16), np.tile(np.repeat(np.arange(4), 4), 3)
+    >>> rewards_R = np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
+    >>> frame = pd.DataFrame({"step": steps_R, "prompt": ids_R, "reward": rewards_R})
     >>> log = ba.Ledger.of_frame(frame)
     >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16,
     ...     seeds=range(3), workers=1)

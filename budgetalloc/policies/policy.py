@@ -50,6 +50,7 @@ from budgetalloc.solvers.interface import check_costs, check_domains, check_grou
 __all__ = ["Policy", "Step"]
 
 _RULE = "of a View that returns counts, or yields them in rounds"
+_Rows = tuple[list[Id], FloatArray, FloatArray]  # prompts, rewards and successes
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +237,7 @@ class Policy:
         ids = check_ids(ids_R, "ids_R")
         self.learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
 
-    def learn(self, rounds: Sequence[tuple[list[Id], FloatArray, FloatArray]]) -> None:
+    def learn(self, rounds: Sequence[_Rows]) -> None:
         """Learns from one step's prompts, checked rewards and successes, round by round, and ends
         the step."""
         if self.memory is not None:  # first: if its update rule raises, neither changes
@@ -280,9 +281,7 @@ class Policy:
                 self.memory.load_state_dict(state)
 
 
-def _joined(
-    rounds: Sequence[tuple[list[Id], FloatArray, FloatArray]],
-) -> tuple[list[Id], FloatArray, FloatArray]:
+def _joined(rounds: Sequence[_Rows]) -> _Rows:
     """The prompts, rewards and successes of all rounds."""
     none = np.zeros(0)
     ids_R = [x for ids, _, _ in rounds for x in ids]
@@ -351,7 +350,7 @@ class Step:
         self._begun, self._open = False, True
         # by place in `ids_P`: few of a large pool
         self._requested, self._observed = Counter[int](), Counter[int]()
-        self._seen: list[tuple[list[Id], FloatArray, FloatArray]] = []  # one for each `observe`
+        self._seen: list[_Rows] = []  # one for each `observe`
         self._grouped: tuple[list[Id], list[Id], IntArray] | None = None  # the last ids by group
 
     def again(self) -> "Step":

@@ -123,10 +123,9 @@ def totals_of_domains(
     If groups of one are allowed, the expectation of a total is its clipped share. Otherwise, totals
     that cannot be spent in groups are replaced by the nearest that can. Each call draws one number.
 
-    >>> budget, rng = Budget(rollouts=16, floor=0, min_group=1,
-    ...     quotas={"code": (8, 12)}), np.random.default_rng(0)
-    >>> totals_of_domains(np.array([3.0, 2.0, 1.0]), Domains.of(["math", "math", "code"], budget),
-    ...     rng)
+    >>> budget = Budget(rollouts=16, floor=0, min_group=1, quotas={"code": (8, 12)})
+    >>> domains = Domains.of(["math", "math", "code"], budget)
+    >>> totals_of_domains(np.array([3.0, 2.0, 1.0]), domains, np.random.default_rng(0))
     array([8, 8])
     """
     weights_D = np.array([float(weights_P[rows].sum()) for rows in domains.rows_D])
