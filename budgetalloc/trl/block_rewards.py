@@ -16,8 +16,8 @@ _CHANCE = 1e-6  # of equal sums, below which they are no chance
 
 
 class BlockRewards:
-    """Warns once about each reward function whose rewards have the same sum in every block of
-    `size` rows, though they vary within blocks: ranks, winners, and rewards minus their mean have.
+    """Warns once about each reward function whose rewards vary within blocks of `size` rows and
+    have the same sum in every block, as ranks and rewards minus their mean do.
 
     Such a function takes a block for the completions of one prompt, which it is not under a policy.
     The chance of equal sums of independent rewards is about d / sqrt(2 pi size v), where d is the
