@@ -72,10 +72,10 @@ class Options:
             prompts (`Rails`). The policy continues to learn, and decides again afterwards. False
             only warns. By default True.
         metrics: "main", the default, for those that tell whether it works; or "all".
-        resolution: For graded rewards: a group whose rewards differ by at most this counts as one
-            of equal rewards, for the policy and in metrics. By default 0. With baselines that
-            compare within groups, "group" (which replaces the trainer's own) and "loo", its
-            advantages are 0; divided by a tiny deviation, noise would weigh as much as success.
+        resolution: For graded rewards: a group whose rewards differ by at most this, from lowest to
+            highest, counts as one of equal rewards, for the policy and in metrics. By default 0.
+            Under the baselines "group", which then replaces the trainer's own, and "loo" its
+            advantages are 0. Other baselines do not compare within groups, and are unchanged.
         hint: With TRL, for `methods.on_all_fail`: a function from a dataset row to the row with a
             hint in its prompt. Rollouts with a hint belong to their prompt's group, are trained on
             with the hint, and are logged as "ID (hinted)".
