@@ -255,9 +255,7 @@ def report(
             notes[text] = len(frame)
             doubts.append(text)
     if check_number("resolution", resolution, 0, math.inf):
-        notes[f"rewards of a group that differ by at most {resolution:g} count as equal"] = len(
-            ledger
-        )
+        notes[f"rewards that differ by at most {resolution:g} in a group are equal"] = len(ledger)
     figures = _figures(ledger, success_R, resolution)
     low, high = given or ledger.reward_range or (0.0, 1.0)
     figures |= {"reward_low": low, "reward_high": high, "notes": notes, "doubts": doubts}

@@ -64,7 +64,8 @@ def test_advantages_have_the_size_of_the_trainers_own_which_takes_noise_for_succ
     assert np.abs(grpo(NEAR)).max() > 1.0  # 0.001 more reward has as large an advantage as a success among failures
     assert np.abs(grpo(FAR)).max() == pytest.approx(np.abs(of(step, "far")).max(), rel=1e-12)
     assert of(step, "near").tolist() == [0.0] * 4
-    assert Options.resolve(ba.uniform().needs, "none", {"resolution": 0.01}).scale == "none"
+    asked = Options.resolve(ba.uniform().needs, "none", {"resolution": 0.01})
+    assert (asked.baseline, asked.scale, asked.of_groups) == ("group", "none", False)
 
 
 @pytest.mark.parametrize("resolution", [0.0015, 0.002, 0.01])
