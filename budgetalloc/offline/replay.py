@@ -14,8 +14,6 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type
 from budgetalloc.logs.ledger import Ledger
 
-__all__ = ["Replay"]
-
 _Ints = NDArray[np.int64]
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at

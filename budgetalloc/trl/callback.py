@@ -46,8 +46,6 @@ from budgetalloc.trl.processes import check_same_arguments, same_everywhere
 from budgetalloc.trl.step import Rows, Training, run_step
 from budgetalloc.trl.trackers import Trackers
 
-__all__ = ["AdaptiveGRPOCallback"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -19,16 +19,6 @@ from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 
-__all__ = [
-    "PolicyState",
-    "last_checkpoint",
-    "newest_complete_or_error",
-    "restore_order",
-    "step_of",
-    "with_load",
-    "with_save",
-]
-
 logger = logging.getLogger(__name__)
 
 

@@ -16,16 +16,6 @@ from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Part
 
-__all__ = [
-    "COLUMNS",
-    "TRACKERS",
-    "PromptCosts",
-    "Trackers",
-    "as_markdown",
-    "histogram_of_counts",
-    "histogram_of_rates",
-]
-
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
 _SUMS = ("rollouts", "tokens", "rewards", "scored")  # of each prompt; "scored": with a reward
