@@ -14,7 +14,7 @@ from budgetalloc.beliefs.state import Table, check_state, reading
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_function, check_integer
 
-Learn = Callable[["Memory", ByPrompt], None]
+Learn = Callable[["Memory", ByPrompt], object]
 
 
 class Memory:
