@@ -371,7 +371,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "Replay": {"seed": [-1, 0.5]},
     "Replay.again": {"seed": [True]},
     "Replay.rollout": {"ids_R": [["z"]]},
-    "Replay.rates": {"ids_P": [["z"]], "back": [-1], "ahead": [-2]},
+    "Replay.rates": {"ids_P": [["z"]]},
 }
 
 
