@@ -119,8 +119,10 @@ def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Mad
 
 def _domains(lines: pd.DataFrame) -> dict[str, dict[str, float]]:
     """The known figures of each domain from the sums in these lines."""
-    sums = lines.reindex(columns=[*_COUNTS, *_MEANS]).apply(lambda cells: numbers(cells)[0])
-    figures = sums.groupby(lines["domain"].map(str), sort=False).sum(min_count=1)
+    cells = lines.reindex(columns=["domain", *_COUNTS, *_MEANS])
+    sums = pd.DataFrame({key: numbers(cells[key])[0] for key in (*_COUNTS, *_MEANS)}, cells.index)
+    figures = sums.groupby(cells["domain"].map(str), sort=False).sum(min_count=1)
+    figures = figures.fillna(dict.fromkeys(_COUNTS, 0.0))
     for key, count in _MEANS.items():
         figures[key] /= figures[count]
     known = figures.drop(columns="scored").dropna(axis=1, how="all")
