@@ -559,7 +559,7 @@ def subject_of(sample):
 
 def test_age_and_lag_are_those_of_the_moment_when_the_trainer_takes_a_rollout(build, ledger):
     """All 16 rollouts are requested at the trainer's step 0 from version 1 of the model, and wait in the queue. It
-    takes 5 at once and 6 at step 2 with version 4, drops 4 at step 3, which are too old then, and the last one stays."""
+    takes 5 at once and 6 at step 2 with version 4, drops 4 at step 3, which are too old then, and leaves one."""
     worker = AdaptiveRolloutWorker(ba.uniform(), reward_funcs=low_digit, ledger=ledger, ahead=0, domain="subject")
     trainer = build(worker, with_subjects(), max_staleness=3)
     worker.update_model_version(1)
