@@ -98,9 +98,11 @@ def logged_keys():
     keys = {key for key in keys if not key.endswith("/other")}
     keys |= set(of_lost(Beta([1.0], [1.0]), Beta([1.0], [1.0])))
     keys |= {"cost/at_bound", "cost/mean", "reused"}  # tests/contrib
+    keys |= {"domain/age/DOMAIN", "domain/lag/DOMAIN"}  # tests/contrib/trl/test_rollout_worker.py
     keys |= {"hinted"}  # tests/trl/test_hints.py
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
     keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in contrib/trees
+    keys |= {"gradient_agreement", "noise_scale"}  # in contrib/noise_scale
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
