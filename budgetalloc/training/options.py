@@ -80,7 +80,7 @@ class Options:
         buffer: With TRL, a `budgetalloc.contrib.stored_responses.CorrectResponseBuffer`: where all
             responses of a prompt fail, a correct one of an earlier step stands for one of them.
         domain: The dataset column that names the domain of a prompt, or in a loop of your own a
-            mapping from ids to domains; for `quotas` and `mixture`.
+            mapping from ids to domains; for `quotas`, `mixture` and statistics by domain.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as
             {"math": (0.3, 0.5)}, kept at every step; prompts of other domains, or of none, are not
             limited. `contrib.domains.Domains` is the part that keeps them.
