@@ -18,7 +18,7 @@ from budgetalloc.training.parts import Part
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.success import Scoring, Success
 
-__all__ = ["Options", "other_scale"]
+__all__ = ["Options", "check_node", "other_scale"]
 
 _DEFAULT_SCALE = "group"  # of TRL and verl
 _OF_TRL = ("hint", "buffer")  # options that other trainers cannot serve
@@ -253,6 +253,22 @@ class Options:
         baseline = "group" if batch.uniform else self.baseline or "group"
         scale, weight = self.scale or "group", self.weight or "rollout"
         return batch_advantages(batch.with_rewards(rewards_R), baseline, scale, weight)
+
+
+def check_node(given: Mapping[str, Any], own: Sequence[str]) -> None:
+    """Raises `InputError` for a key of the node `budgetalloc` in another program's configuration
+    that is neither "policy" nor an option nor one of `own`.
+
+    >>> check_node({"polcy": "knapsack"}, ["ledger"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: budgetalloc.polcy is unknown, did you mean policy? Use one of ...
+    """
+    keys = ("policy", *Options.names(trl=False), *own)
+    for key in given:
+        if key not in keys:
+            raise InputError(
+                f"budgetalloc.{key} is unknown{nearest(key, keys)} Use one of {', '.join(keys)}."
+            )
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:
