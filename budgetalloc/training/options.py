@@ -268,6 +268,22 @@ class Options:
         return batch_advantages(batch.with_rewards(rewards_R), baseline, scale, weight)
 
 
+def check_node(given: Mapping[str, Any], own: Sequence[str]) -> None:
+    """Raises `InputError` for a key of the node `budgetalloc` in another program's configuration
+    that is neither "policy" nor an option nor one of `own`.
+
+    >>> check_node({"polcy": "knapsack"}, ["ledger"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: budgetalloc.polcy is unknown, did you mean policy? Use one of ...
+    """
+    keys = ("policy", *Options.names(trl=False), *own)
+    for key in given:
+        if key not in keys:
+            raise InputError(
+                f"budgetalloc.{key} is unknown{nearest(key, keys)} Use one of {', '.join(keys)}."
+            )
+
+
 def other_scale(policy: Policy, options: Options) -> str | None:
     """A warning if the scale of advantages is not the scale that the policy was measured with; else
     None.
