@@ -30,8 +30,6 @@ from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 from budgetalloc.trl.patching import patched_attribute
 
-__all__ = ["Trees"]
-
 
 class Trees:
     """Rollouts that branch, as the `rollout_func` of TRL's `GRPOTrainer`. Their tokens get
