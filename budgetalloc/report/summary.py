@@ -114,6 +114,8 @@ class Report:
     """Omissions and assumptions of the reader, with their counts."""
     doubts: list[str]
     """The notes about ambiguous content of the log, to be read first."""
+    domains: Mapping[str, Mapping[str, float]]
+    """As in the `Ledger`; empty without `domain=`."""
     by_step: "pd.DataFrame"
     """For each step `rollouts`, those by kind of group, and sums of `reward`, `success`,
     `surprise`, `tokens` and `cost`."""
@@ -390,6 +392,7 @@ def _figures(ledger: Ledger, success_R: Any, resolution: float) -> dict[str, Any
         "success_brier_constant": variance,
         "success_logged": int(logged_R.sum()),
         "success_deciles": _deciles(frame["success"], predicted_R),
+        "domains": ledger.domains,
         "by_step": by_step,
         "by_prompt": by_prompt,
     }

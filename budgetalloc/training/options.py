@@ -80,7 +80,7 @@ class Options:
         buffer: With TRL, a `budgetalloc.contrib.stored_responses.CorrectResponseBuffer`: where all
             responses of a prompt fail, a correct one of an earlier step stands for one of them.
         domain: The dataset column that names the domain of a prompt, or in a loop of your own a
-            mapping from ids to domains; for `quotas` and `mixture`.
+            mapping from ids to domains; for `quotas`, `mixture` and statistics by domain.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as
             {"math": (0.3, 0.5)}, kept at every step; prompts of other domains, or of none, are not
             limited. `contrib.domains.Domains` is the part that keeps them.
@@ -266,6 +266,22 @@ class Options:
         baseline = "group" if batch.uniform else self.baseline or "group"
         scale, weight = self.scale or "group", self.weight or "rollout"
         return batch_advantages(batch.with_rewards(rewards_R), baseline, scale, weight)
+
+
+def check_node(given: Mapping[str, Any], own: Sequence[str]) -> None:
+    """Raises `InputError` for a key of the node `budgetalloc` in another program's configuration
+    that is neither "policy" nor an option nor one of `own`.
+
+    >>> check_node({"polcy": "knapsack"}, ["ledger"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: budgetalloc.polcy is unknown, did you mean policy? Use one of ...
+    """
+    keys = ("policy", *Options.names(trl=False), *own)
+    for key in given:
+        if key not in keys:
+            raise InputError(
+                f"budgetalloc.{key} is unknown{nearest(key, keys)} Use one of {', '.join(keys)}."
+            )
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:

@@ -395,11 +395,12 @@ class Session:
             now.record = made
         return now.record
 
-    def end(self, advantages_R: FloatArray | None = None) -> Ended:
+    def end(self, advantages_R: FloatArray | None = None, kept_R: IntArray | None = None) -> Ended:
         """Ends the step: writes it to the ledger, and then lets the policy learn from it.
 
         Args:
             advantages_R: The advantages that are trained on, if the trainer computed them.
+            kept_R: The rows that the trainer then trains on. By default all.
 
         Raises:
             InputError: no step has begun, no rollout was observed, or the policy wants more. The
@@ -422,7 +423,8 @@ class Session:
                 advantages_R = self.options.advantages(batch).values_R
                 trained_R = advantages_R[kept_R]
             else:  # those of the rows that the trainer kept
-                kept_R, trained_R = np.arange(len(batch)), advantages_R
+                kept_R = np.arange(len(batch)) if kept_R is None else kept_R
+                trained_R = advantages_R
             lost_R = step.belief_of(step.missing())
             met = len(self.policy.estimator) / self.pool_size if self.pool_size else None
             every, hints = self.options.metrics == "all", self.options.hint is not None
@@ -431,8 +433,9 @@ class Session:
                 write(batch)
             self._warn_if_prompts_never_return(step)
             step.end()
+            ids_R = [batch.ids_R[at] for at in np.unique(kept_R)]
             for part in self.parts:
-                metrics |= part.learn(batch, step)
+                metrics |= part.learn(batch, step) | part.trained(batch.step, ids_R)
             self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, sums_of(batch))
             self._now = None
             return Ended(batch, advantages_R, kept_R, metrics)
