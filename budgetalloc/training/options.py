@@ -196,6 +196,12 @@ class Options:
                 "their tokens would count. Use 'whiten'.",
                 argument="buffer",
             )
+        if (self.baseline, self.scale) == ("batch", "group"):
+            raise InputError(
+                "baseline='batch' with scale='group': a group of equal rewards has no deviation, "
+                "and differs from the batch. Pass scale='batch', or 'whiten'.",
+                argument="scale",
+            )
         if self.baseline == "policy" and self.needs.baseline != "policy":
             raise InputError(
                 "baseline='policy': this policy has no rule of its own. Use 'posterior', or "
