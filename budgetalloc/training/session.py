@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, Pool, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import levelled
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest, shown
@@ -231,6 +232,7 @@ class Session:
             plan.domains_P,
             decide=plan.decide,
             ahead=len(self._suspended),
+            resolution=self.options.resolution,
         )
         if self._at_once and (step.in_rounds() or self.options.generate > 1):
             rounds = "decides in rounds"
@@ -506,6 +508,7 @@ def rows_to_train_on(
     if policy.keep is None or len(batch) <= wanted:
         return np.arange(len(batch))
     rewards_R = batch.rewards_R if rewards_R is None else rewards_R
+    rewards_R = levelled(rewards_R, batch.ids_R, batch.resolution)
     rows = np.asarray(policy.keep(batch.ids_R, rewards_R, wanted, batch.scores_RF, batch.success_R))
     fits = rows.shape == (wanted,) and rows.dtype.kind in "iu"
     if not fits or (wanted and not (rows.min() >= 0 and rows.max() < len(batch))):
@@ -540,6 +543,7 @@ def _record(now: _Open, measure: Measure, scoring: Any, trainer_step: int) -> Ro
         step=trainer_step,
         policy_step=step.policy.estimator.step,
         uniform=step.replaced,
+        resolution=step.resolution,
         prompt_lengths_R=np.concatenate(given) if given else None,
         reported={
             name: np.concatenate([each["reported"][name] for each in observed])
