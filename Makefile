@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TRAINERS := tinker trinity art axolotl  # those that cannot share an environment with TRL; axolotl needs Python 3.12
 PYTHON312 ?= python3.12
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
-CONTRIB_TRL := completions rollout_worker stored_responses tree_growth trees
+CONTRIB_TRL := completions noise_scale rollout_worker stored_responses tree_growth trees
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/contrib/trl \
     --ignore=tests/benchmarks --ignore=tests/test_notebooks.py --ignore=tests/training/test_prompts.py \
     --ignore=budgetalloc/__init__.py $(CONTRIB_TRL:%=--ignore=budgetalloc/contrib/%.py)

@@ -18,8 +18,6 @@ from budgetalloc.training.parts import Part
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.success import Scoring, Success
 
-__all__ = ["Options", "check_node", "other_scale"]
-
 _DEFAULT_SCALE = "group"  # of TRL and verl
 _OF_TRL = ("hint", "buffer")  # options that other trainers cannot serve
 _PARTS = (  # options that stand for a part
@@ -31,7 +29,7 @@ _PARTS = (  # options that stand for a part
 
 @dataclass(frozen=True)
 class Options:
-    """Options of `AdaptiveGRPOCallback`, `AdaptiveRolloutWorker`, `Session`, verl's node
+    """Options of `AdaptiveGRPOCallback`, `AdaptiveRolloutWorker`, `Session`, the node
     `budgetalloc` and YAML files, by name. None stands for the default.
 
     Args:
