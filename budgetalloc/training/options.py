@@ -37,7 +37,7 @@ _PARTS = (  # options that stand for a part
 
 @dataclass(frozen=True)
 class Options:
-    """Options of `AdaptiveGRPOCallback`, `AdaptiveRolloutWorker`, `Session`, verl's node
+    """Options of `AdaptiveGRPOCallback`, `AdaptiveRolloutWorker`, `Session`, the node
     `budgetalloc` and YAML files, by name. None stands for the default.
 
     Args:
