@@ -164,15 +164,8 @@ def _read(
             found += list(read(record))
         except FAULTS:
             notes["broken row"] += 1
-    columns = [
-        "step",
-        "prompt_id",
-        "prompt",
-        "reward",
-        "length",
-        *(["success"] * bool(asked.success)),
-    ]
     success = "success" if asked.success else None
+    columns = ["step", "prompt_id", "prompt", "reward", "length", *filter(None, [success])]
     return pd.DataFrame(found, columns=columns, dtype=object), Asked(success=success)
 
 

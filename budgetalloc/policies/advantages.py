@@ -12,17 +12,6 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, check_rewards
 from budgetalloc.errors import InputError, check_array, check_choice, shown
 
-__all__ = [
-    "EPS",
-    "Baseline",
-    "Scale",
-    "Weight",
-    "group_advantages",
-    "posterior_mean",
-    "sum_until",
-    "whitened",
-]
-
 Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
 Scale = Literal["group", "batch", "rms", "whiten", "whiten_tokens", "none"]
 Weight = Literal["rollout", "prompt"]
