@@ -35,7 +35,9 @@ several rooms: for them only circles are forbidden."""
 
 OF_TRL = {
     f"contrib.{name}"
-    for name in ("completions", "lengths", "rollout_worker", "stored_responses", "tree_growth", "trees")
+    for name in (
+        ["completions", "lengths", "rollout_worker", "stored_responses", "thought_and_answer", "tree_growth", "trees"]
+    )
 }
 
 

@@ -2,6 +2,7 @@
 `GRPOTrainer`."""
 
 import copy
+import inspect
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ from budgetalloc.training.parts import Host, Part
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.trl.patching import patched_attribute
 
-__all__ = ["LengthCap", "LengthSchedule", "generate_within", "limited"]
+__all__ = ["LengthCap", "LengthSchedule", "extended", "generate_within", "limited"]
 
 logger = logging.getLogger(__name__)
 
@@ -258,6 +259,22 @@ def generate_within(
     if logps_R is not None:
         logps_R = [list(each[:limit]) for each, limit in zip(logps_R, limits, strict=True)]
     return cut_R, logps_R
+
+
+def extended(
+    trainer: Any, rows: list[list[int]], limits_R: IntArray
+) -> list[tuple[list[int], list[Any]]]:
+    """The tokens that TRL generates after each row, at most its limit, and their log-probabilities
+    if it uses vLLM. For functions that are the trainer's `rollout_func`."""
+    takes = inspect.signature(type(trainer)._generate_single_turn).parameters
+    number = {"num_generations": 1} if "num_generations" in takes else {}
+    single = partial(trainer._generate_single_turn, rows, None, {}, **number)
+    with (
+        patched_attribute(trainer, "num_generations", 1),  # TRL 1.14
+        patched_attribute(trainer, "num_generations_eval", 1),
+    ):
+        made_R, logps_R = generate_within(trainer, limits_R, single)
+    return list(zip(made_R, logps_R or [[] for _ in made_R], strict=True))
 
 
 def _limit_by_row(generate: Callable[..., Any], limits_R: IntArray) -> Callable[..., Any]:
