@@ -12,7 +12,7 @@ export UV_FIND_LINKS := $(or $(UV_FIND_LINKS),$(PIP_FIND_LINKS),$(shell $(PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 TRAINERS := tinker trinity art  # those that cannot share an environment with TRL
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
-CONTRIB_TRL := completions rollout_worker stored_responses tree_growth trees
+CONTRIB_TRL := completions noise_scale rollout_worker stored_responses tree_growth trees
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/contrib/trl \
     --ignore=tests/benchmarks --ignore=tests/test_notebooks.py --ignore=tests/training/test_prompts.py \
     --ignore=budgetalloc/__init__.py $(CONTRIB_TRL:%=--ignore=budgetalloc/contrib/%.py)

@@ -46,16 +46,17 @@ TESTS = {
         ["greedy", "greedy, tokens"],
     ),
     "solvers/greedy": (["solvers/test_greedy.py", "solvers/test_domains.py"], ["greedy", "greedy, tokens"]),
-    "solvers/proportional": (["solvers/test_proportional.py"], ["proportional"]),
-    "solvers/systematic": (["solvers/test_systematic.py", "solvers/test_domains.py"], ["systematic"]),
+    "solvers/proportional": (
+        ["solvers/test_proportional.py", "solvers/test_domains.py"],
+        ["proportional", "systematic"],
+    ),
     "solvers/domains": (["solvers/test_domains.py", "solvers/test_exact.py"], []),
     "solvers/exact": (["solvers/test_exact.py"], ["certify", "highs", "ortools"]),
     "beliefs/estimator": (
         ["beliefs/test_estimator.py"],
         ["BetaEstimator", "Estimator.cold", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "load_state_dict"))],
     ),
-    "beliefs/ids": (["beliefs/test_ids.py"], ["check_ids", "text_id"]),
-    "beliefs/pool": (["beliefs/test_pool.py", "beliefs/test_estimator.py"], []),
+    "beliefs/ids": (["beliefs/test_ids.py", "beliefs/test_estimator.py"], ["check_ids", "text_id"]),
     "beliefs/memory": (["beliefs/test_memory.py"], ["Memory"]),
     "beliefs/posterior": (
         ["beliefs/test_posterior.py", "test_values.py", "beliefs/test_estimator.py"],

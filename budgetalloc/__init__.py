@@ -11,7 +11,7 @@ import typing as _typing
 
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.features import Features
-from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.ids import Pool
 from budgetalloc.beliefs.posterior import Belief, Beta, Point
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.beliefs.tracking import TrackingEstimator

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import MOST, BudgetError, check_integer, check_type, is_number, shown
 
-__all__ = ["DEFAULT", "Budget", "IntArray", "check_budget", "rollouts_alone"]
-
 IntArray = NDArray[np.int64]
 DEFAULT = 2
 """The default floor and smallest group, without a policy."""
@@ -164,7 +162,9 @@ class Budget:
             ways = [f"floor={most}"] if most else []
             if 0 < most < least:
                 ways = [f"floor={most} (with min_group={most})"]
-            ways += ["floor=0"] if _adds_up(total, -self._whole(-least), high) else []
+            ways += (
+                ["floor=0"] if groups_fit(total, num_prompts, -self._whole(-least), high) else []
+            )
             ways += [f"rollouts={num_prompts * low}"]
             raise BudgetError(
                 f"{self}: {num_prompts} prompts at floor={self.fewest} need {num_prompts * low} "
@@ -176,7 +176,7 @@ class Budget:
                 f"{num_prompts * high} rollouts. Use cap={-self._whole(-total // num_prompts)} or "
                 f"rollouts={num_prompts * high}."
             )
-        if not self.fewest and not _adds_up(total, low, high):
+        if not self.fewest and not groups_fit(total, num_prompts, low, high):
             groups = total // low
             near = f"{groups * high} or {(groups + 1) * low}" if groups else f"{low}"
             most = self._whole(total // -(-total // high))
@@ -210,6 +210,11 @@ def _integer(value: Any, low: int) -> int | None:
     return int(value) if is_integer and low <= value <= MOST else None
 
 
-def _adds_up(total: int, low: int, high: int) -> bool:
-    """Whether groups of `low` to `high` rollouts can add up to `total`."""
-    return -(-total // high) * low <= total
+def groups_fit(rollouts: int, prompts: int, least: int, most: int) -> bool:
+    """Whether this many rollouts can be divided into groups of `least` to `most`, at most one per
+    prompt.
+
+    >>> [rollouts for rollouts in range(13) if groups_fit(rollouts, 2, 4, 5)]
+    [0, 4, 5, 8, 9, 10]
+    """
+    return rollouts >= 0 and -(-rollouts // most) <= min(prompts, rollouts // least)

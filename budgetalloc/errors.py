@@ -13,31 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "MOST",
-    "BudgetError",
-    "BudgetallocError",
-    "InputError",
-    "StateError",
-    "UnsupportedError",
-    "check_array",
-    "check_choice",
-    "check_flag",
-    "check_function",
-    "check_integer",
-    "check_list",
-    "check_number",
-    "check_rng",
-    "check_seed",
-    "check_type",
-    "imported",
-    "installing",
-    "is_number",
-    "nearest",
-    "printable",
-    "shown",
-]
-
 MOST = 2**40
 """The default upper limit of integer arguments. Sums of such counts fit into 64 bits."""
 

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Belief, FloatArray, check_belief, check_counts
 
-__all__ = ["Value", "hit", "mixed_group", "success_gain", "variance"]
-
 Value = Callable[[Belief, ArrayLike], FloatArray]
 
 

@@ -1,11 +1,12 @@
 """The results file of the runs as tables. `make pictures` draws its curves.
 
-    python benchmarks/scale/results.py [RESULTS]
+    python benchmarks/scale/results.py [RESULTS] [--against adaptive]
 
-The second table compares each policy with uniform groups of the best size, on the same seeds. Rates and the group size
-are those with the highest mean success in the longest runs on tuning seeds (100 and above). "mean", "end" and "pass@8"
-are differences, and the last three columns are the shares of uniform's rollouts, tokens and seconds after which the
-policy's mean curve reaches the end of uniform's, all with Student's t intervals over the seeds.
+The second table compares each policy with uniform groups of the best size, or with the policy `--against`, on the same
+seeds. Rates and the group size are those with the highest mean success in the longest runs on tuning seeds (100 and
+above). "mean", "end" and "pass@8" are differences, and the last three columns are the shares of the other's rollouts,
+tokens and seconds after which the policy's mean curve reaches the end of the other's, all with Student's t intervals
+over the seeds.
 
 "start", "mean" and "end" are held-out success, sampled: at the start, over the rollouts of the run, and at the end.
 "pass@8" is the share of held-out prompts with a right answer among the eight samples at the end. "tokens" are those of
@@ -131,16 +132,17 @@ def _with_interval(gain_S: list[float]) -> str:
     return f"{np.mean(gain_S):+.3f}" + ("" if np.isnan(low) else f" ({low:+.3f} to {high:+.3f})")
 
 
-def compared(runs: dict[Run, list[dict[str, Any]]]) -> Iterator[str]:
-    """The lines of the second table: finished runs on the table's seeds."""
-    head = ("task", "pool", "policy", "seeds", "uniform", "mean", "end", "pass@8", "rollouts", "tokens", "seconds")
+def compared(runs: dict[Run, list[dict[str, Any]]], against: str | None = None) -> Iterator[str]:
+    """The lines of the second table: finished runs on the table's seeds, less those of the policy `against`."""
+    measured = ("mean", "end", "pass@8", "rollouts", "tokens", "seconds")
+    head = ("task", "pool", "policy", "seeds", against or "uniform", *measured)
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
     for task, pool in sorted({(dict(which)["task"], dict(which)["pool"]) for which in runs}):
         of_policy = of_table(runs, task, pool)
         for policy in sorted(of_policy):
-            plain = best_uniform(of_policy) or policy
-            seeds = sorted(set(of_policy[policy]) & set(of_policy[plain]))
+            plain = against or best_uniform(of_policy) or policy
+            seeds = sorted(set(of_policy[policy]) & set(of_policy.get(plain, ())))
             if policy == plain or not seeds:
                 continue
             own, base = ([of_policy[name][seed] for seed in seeds] for name in (policy, plain))
@@ -157,11 +159,12 @@ def compared(runs: dict[Run, list[dict[str, Any]]]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=Path, default=Path(__file__).with_name("results.jsonl"))
+    parser.add_argument("--against", help="the policy to compare with; default: uniform groups of the best size")
     args = parser.parse_args()
     runs = read(args.results)
     if not runs:
         parser.error(f"{args.results} has no runs: make some with benchmarks/scale/run.py.")
-    print(table(runs), *compared(runs), sep="\n")
+    print(table(runs), *compared(runs, args.against), sep="\n")
 
 
 if __name__ == "__main__":

@@ -11,15 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id, blocks, check_ids, factorize
-from budgetalloc.beliefs.pool import rows_to_read
+from budgetalloc.beliefs.ids import Id, blocks, check_ids, factorize, rows_to_read
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.beliefs.rewards import check_rewards
 from budgetalloc.beliefs.state import Stateful, Table, check_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, StateError, check_number, is_number, shown
-
-__all__ = ["BetaEstimator", "Estimator", "spread", "summed"]
 
 _KEPT = 0.9  # share of earlier first visits that is kept at a step with first visits
 

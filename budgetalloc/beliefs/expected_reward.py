@@ -11,22 +11,6 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.budget import IntArray
 
-__all__ = [
-    "GROUP",
-    "Known",
-    "Line",
-    "Sums",
-    "bernoulli_variance",
-    "deviations",
-    "graded_variances",
-    "grpo_square",
-    "pool_variances",
-    "prior_share",
-    "reward_line",
-    "share_alike",
-    "variances",
-]
-
 _KEPT = 0.9  # share of the sums kept at a step
 # rollouts that earlier steps count for at most in the line, so that it follows a change at once
 _PAST = 16.0

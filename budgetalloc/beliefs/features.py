@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import Id, check_distinct, check_ids
-from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.ids import Id, Index, check_distinct, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, shown
-
-__all__ = ["Features"]
 
 _BUCKETS = 2**14  # hashed n-grams
 _ORDERS = (1, 2, 3)  # characters of an n-gram

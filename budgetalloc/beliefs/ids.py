@@ -1,28 +1,20 @@
-"""Prompt ids: checks, and keys for a pseudo-random order that is the same in every process."""
+"""Prompt ids: checks, keys for a pseudo-random order that is the same in every process, rows in
+arrays that grow, and a pool of prompts that is checked once and used at every step."""
 
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from itertools import repeat
+from typing import Any, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_list, shown
-
-__all__ = [
-    "Id",
-    "UInt64Array",
-    "blocks",
-    "check_distinct",
-    "check_ids",
-    "factorize",
-    "shuffled_order",
-    "stable_key",
-    "text_id",
-]
 
 Id = int | str
 UInt64Array = NDArray[np.uint64]
@@ -149,3 +141,184 @@ def blocks(length: int, size: int = 2**14) -> Iterator[slice]:
     """
     for first in range(0, length, size):
         yield slice(first, min(first + size, length))
+
+
+def rows_to_read(at_P: IntArray, known: int) -> tuple[slice | IntArray, IntArray]:
+    """The rows to read for these prompts, and the place of each prompt among them, -1 if it has no
+    row.
+
+    If fewer prompts are asked about than are known, only their rows are read.
+    """
+    if at_P.size >= known:
+        return slice(known), at_P
+    seen_P = at_P >= 0
+    return at_P[seen_P], np.where(seen_P, np.cumsum(seen_P) - 1, -1)
+
+
+class Index:
+    """Rows of distinct ids, counted from 0 in the order in which the ids were added.
+
+    >>> index = Index(["a", "b"])
+    >>> index.add(["b", "c"]), index.find(["c", "x", "c"]), index.ids
+    (array([1, 2]), array([ 2, -1,  2]), ['a', 'b', 'c'])
+    """
+
+    def __init__(self, ids: list[Id] | None = None) -> None:
+        self.ids: list[Id] = [] if ids is None else ids
+        self._row: dict[Id, int] = dict(zip(self.ids, range(len(self.ids)), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(self, ids_V: Sequence[Id]) -> IntArray:
+        """The rows of these distinct ids; new ids are added at the end."""
+        new = [x for x in ids_V if x not in self._row]
+        self._row.update(zip(new, range(len(self), len(self) + len(new)), strict=True))
+        self.ids += new
+        return self.find(ids_V)
+
+    def find(self, ids: Iterable[Any], name: str = "ids_P") -> IntArray:
+        """The row of each id, -1 where it was never added; ids may repeat."""
+        if isinstance(ids, Pool):
+            return ids.rows_in(self)
+        listed = check_ids(ids, name)
+        rows = map(self._row.get, listed, repeat(-1))
+        return np.fromiter(rows, dtype=np.int64, count=len(listed))
+
+
+class _Listed(Index):
+    """An index that does not grow. It caches the keys of its ids and their rows in other
+    indexes."""
+
+    def __init__(self, ids: list[Id]) -> None:
+        super().__init__(ids)
+        self._rows_in: WeakKeyDictionary[Index, tuple[int, IntArray]] = WeakKeyDictionary()
+
+    @cached_property
+    def keys(self) -> UInt64Array:
+        known = stable_key.cache_parameters()["maxsize"]
+        key_of = stable_key if len(self) <= known else stable_key.__wrapped__
+        return np.fromiter(map(key_of, self.ids), dtype=np.uint64, count=len(self))
+
+    def rows_in(self, index: Index) -> IntArray:
+        """The row of each id in another index. Only ids added there since the last call are looked
+        up."""
+        known, rows_P = self._rows_in.get(index, (0, None))
+        if rows_P is None:
+            rows_P = index.find(self.ids)
+        elif known < len(index):
+            at_V = self.find(index.ids[known:])
+            rows_P[at_V[at_V >= 0]] = known + np.flatnonzero(at_V >= 0)
+        self._rows_in[index] = len(index), rows_P
+        return rows_P
+
+
+class Pool(Sequence[Id]):
+    """Distinct prompts, checked and hashed once. Pass it as `ids_P` if every step can choose among
+    many prompts.
+
+    Every function that takes a list of ids also takes a pool, and returns the same result, to the
+    bit. A decision over a pool reads arrays instead of looking up ids, which is many times as fast
+    (`benchmarks/scale_of_pool.py`). A pool does not change and can be shared between policies.
+
+    Args:
+        ids: The prompts, each once, at least one.
+
+    Raises:
+        InputError: no prompt, a repeated id, or an id that is neither an int nor a str.
+
+    >>> import budgetalloc as ba
+    >>> pool, policy = ba.Pool(["a", "b", "c"]), ba.adaptive()
+    >>> policy.allocate(pool, ba.Budget(rollouts=8, floor=0)).sum()
+    np.int64(8)
+    >>> pool, pool.take([2, 0])
+    (Pool(['a', 'b', 'c']), Pool(['c', 'a']))
+    """
+
+    def __init__(self, ids: Iterable[Any], name: str = "ids") -> None:
+        listed = check_ids(ids, name)
+        check_distinct(listed, name)
+        self._all = _Listed(listed)
+        # this pool's prompts, as rows of `_all`; None: all of them
+        self._at: IntArray | None = None
+        # the last index, its length then, and its rows
+        self._found: tuple[Index, int, IntArray] | None = None
+
+    @classmethod
+    def of(cls, ids_P: Iterable[Any], name: str = "ids_P") -> "Pool":
+        """The pool itself if it is one, else a pool of these ids."""
+        return ids_P if isinstance(ids_P, Pool) else cls(ids_P, name)
+
+    def take(self, at_K: ArrayLike) -> "Pool":
+        """The prompts at these places, each at most once, in this order."""
+        part = Pool.__new__(Pool)
+        at = np.asarray(at_K, dtype=np.int64)
+        part._all, part._at, part._found = self._all, at if self._at is None else self._at[at], None
+        return part
+
+    def __len__(self) -> int:
+        return len(self._all) if self._at is None else len(self._at)
+
+    def __iter__(self) -> Iterator[Id]:
+        if self._at is None:
+            return iter(self._all.ids)
+        return map(self._all.ids.__getitem__, self._at.tolist())
+
+    @overload
+    def __getitem__(self, at: int) -> Id: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Pool": ...
+    def __getitem__(self, at: int | slice) -> "Id | Pool":
+        if isinstance(at, slice):
+            return self.take(np.arange(len(self))[at])
+        return self._all.ids[at if self._at is None else int(self._at[at])]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is a pool or a list with the same ids in the same order."""
+        return isinstance(other, (Pool, list)) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if len(self) <= 20:
+            return f"Pool({list(self)})"
+        return f"Pool({list(self[:3])} and {len(self) - 3:,} more)"
+
+    def __reduce__(self) -> tuple[type["Pool"], tuple[list[Id]]]:
+        return Pool, (list(self),)  # caches stay in the process
+
+    def repeat(self, counts_P: IntArray) -> list[Id]:
+        """The prompt of each rollout: every prompt repeated by its count.
+
+        >>> Pool(["a", "b", "c"]).repeat(np.array([2, 0, 1]))
+        ['a', 'a', 'c']
+        """
+        at_K = np.flatnonzero(counts_P != 0)  # negative counts too, for which np.repeat raises
+        at_R = np.repeat(at_K if self._at is None else self._at[at_K], counts_P[at_K])
+        return list(map(self._all.ids.__getitem__, at_R.tolist()))
+
+    @property
+    def keys_P(self) -> UInt64Array:
+        """The stable key of each prompt (`stable_key`)."""
+        return self._all.keys if self._at is None else self._all.keys[self._at]
+
+    def find(self, ids_R: Iterable[Any], name: str = "ids_R") -> IntArray:
+        """The place of each id among these prompts, -1 where it is not one of them."""
+        at_R = self._all.find(ids_R, name)
+        return at_R if self._at is None else np.where(at_R < 0, -1, self._place_P[at_R])
+
+    @cached_property
+    def _place_P(self) -> IntArray:
+        """The place in this pool of each prompt of `_all`, -1 if it was not taken."""
+        place_P = np.full(len(self._all), -1)
+        place_P[self._at] = np.arange(len(self))
+        return place_P
+
+    def rows_in(self, index: Index) -> IntArray:
+        """The row of each prompt in an index, -1 where it has none."""
+        rows_P = self._all.rows_in(index)
+        if self._at is None:
+            return rows_P
+        if self._found is None or self._found[:2] != (index, len(index)):
+            self._found = index, len(index), rows_P.take(self._at)
+        return self._found[2]

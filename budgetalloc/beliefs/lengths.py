@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import check_ids, factorize
-from budgetalloc.beliefs.pool import rows_to_read
+from budgetalloc.beliefs.ids import check_ids, factorize, rows_to_read
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import Stateful, Table
-
-__all__ = ["Lengths", "expected_tokens"]
 
 _KEPT = 0.9  # the share of its weight that a rollout keeps at each later rollout of its prompt
 

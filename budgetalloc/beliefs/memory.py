@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.ids import Id, Index
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import Table, check_state, reading
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_function, check_integer
 
-__all__ = ["Learn", "Memory"]
-
-
-Learn = Callable[["Memory", ByPrompt], None]
+Learn = Callable[["Memory", ByPrompt], object]
 
 
 class Memory:

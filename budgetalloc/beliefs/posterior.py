@@ -15,18 +15,6 @@ from budgetalloc.beliefs.ids import blocks
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array, check_integer, check_rng
 
-__all__ = [
-    "Belief",
-    "Beta",
-    "FloatArray",
-    "Point",
-    "T",
-    "check_belief",
-    "check_counts",
-    "constant",
-    "unchecked",
-]
-
 FloatArray = NDArray[np.float64]
 T = TypeVar("T")
 _MOST_CELLS = 200_000_000  # in one table of values, 8 bytes each

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id, check_ids
-from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.ids import Id, Index, check_ids
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import (
     InputError,
@@ -31,16 +30,6 @@ from budgetalloc.errors import (
     check_type,
     shown,
 )
-
-__all__ = [
-    "Stateful",
-    "Table",
-    "check_state",
-    "load_state",
-    "reading",
-    "save_state",
-    "unchanged_on_error",
-]
 
 _FORMAT = "budgetalloc state 2"
 # numpy parses headers as Python, and CPython below 3.13 may fail where threads parse (gh-106905)

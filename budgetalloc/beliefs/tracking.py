@@ -15,8 +15,6 @@ from budgetalloc.beliefs.state import Table
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_type
 
-__all__ = ["MASSES", "NOISES", "TrackingEstimator", "fitted", "left_out_means"]
-
 NOISES = (0.0, 0.002, 0.01, 0.05, 0.3)
 """Candidates for the variance that a prompt's own log-odds gain per step."""
 MASSES = (0.01, 0.03, 0.1, 0.3, 0.6, 2.0, 6.0, 20.0)

@@ -11,8 +11,6 @@ from typing import Any
 from budgetalloc.cli.parser import parser
 from budgetalloc.errors import BudgetallocError, installing, printable
 
-__all__ = ["INTERRUPTED", "Plain", "answered", "main"]
-
 INTERRUPTED = 130
 
 

@@ -23,8 +23,6 @@ from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.options import Options
 from budgetalloc.training.policy_like import policy_of
 
-__all__ = ["SECTIONS", "Config"]
-
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
 _ATTACHED = ("prompt_id", "features", "ledger", "allow_dataset_change")  # not in `Options`
 

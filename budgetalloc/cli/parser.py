@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["parser"]
-
 _RAW = argparse.RawDescriptionHelpFormatter
 
 

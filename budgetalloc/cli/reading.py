@@ -8,8 +8,6 @@ from typing import Any
 
 from budgetalloc.logs.ledger import Ledger, read_log
 
-__all__ = ["bar", "opened"]
-
 
 def opened(args: argparse.Namespace, **instead: Any) -> Ledger:
     """Reads the log with the options of the command line; `instead` has values for options that

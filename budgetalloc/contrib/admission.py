@@ -7,8 +7,6 @@ from typing import Generic, TypeVar
 
 from budgetalloc.errors import InputError
 
-__all__ = ["Admission", "Plan", "most_ahead"]
-
 _T = TypeVar("_T")
 _P = TypeVar("_P", bound="Plan")  # type: ignore[type-arg]
 

@@ -13,8 +13,6 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import UnsupportedError
 
-__all__ = ["ATTEMPTS", "Completion", "Server"]
-
 ATTEMPTS = 8  # of one request, over about a minute
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy, as in TRL
 _BROKEN = (urllib.error.URLError, HTTPException, ConnectionError)  # worth another attempt

@@ -28,8 +28,6 @@ from budgetalloc.training.parts import Host, Part, Plan
 if TYPE_CHECKING:
     from budgetalloc.training.session import Session
 
-__all__ = ["Cost", "CostBudget", "Costs", "Kind", "check_cost"]
-
 logger = logging.getLogger(__name__)
 _TOKENS = "tokens"  # a rollout's own tokens in `cost=`, which need no report
 _LEAST = 1e-9  # the lowest cost of a rollout that reported 0

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.ids import Id, Pool
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.contrib.mixture import MixtureState, check_mixture
 from budgetalloc.contrib.mixture_rules import Evidence

@@ -13,8 +13,6 @@ from budgetalloc.contrib.quotas import Shares
 from budgetalloc.errors import InputError, check_choice, check_number
 from budgetalloc.solvers.proportional import clipped_shares
 
-__all__ = ["Mixture", "MixtureState", "Rule", "check_mixture", "shares_within"]
-
 logger = logging.getLogger(__name__)
 Rule = Literal["learn", "adept"]
 

@@ -10,8 +10,6 @@ from budgetalloc.beliefs.state import Stateful
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError
 
-__all__ = ["Adept", "Evidence", "Learn", "efficiency", "success_of_domains"]
-
 
 @dataclass(frozen=True, eq=False)
 class Evidence:

@@ -16,8 +16,6 @@ from budgetalloc.errors import (
     shown,
 )
 
-__all__ = ["Horizon", "pacing_plan", "tuples"]
-
 
 @dataclass(frozen=True)
 class Horizon:

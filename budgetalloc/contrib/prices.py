@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import StateError, check_array
 
-__all__ = ["Price", "Seconds", "tokens"]
-
 Price = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 """(tokens of each prompt, expected tokens of its answers) -> (cost of the prompt, once a group;
 cost of one rollout), shape (P,) each."""

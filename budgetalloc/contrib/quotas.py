@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.ids import Id, Pool
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import (
     BudgetError,
@@ -19,8 +18,6 @@ from budgetalloc.errors import (
     shown,
 )
 from budgetalloc.solvers.domains import Domains
-
-__all__ = ["Quotas", "Shares", "check_shares"]
 
 Shares = Mapping[Hashable, tuple[float, float]]
 """The lowest and the highest share of the rollouts for each domain, in [0, 1]."""

@@ -37,8 +37,6 @@ from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.checkpoints import step_of, with_load, with_save
 from budgetalloc.trl.step import GROUP, without_group
 
-__all__ = ["AdaptiveRolloutWorker"]
-
 logger = logging.getLogger(__name__)
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get otherwise
 

@@ -28,8 +28,6 @@ from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 
-__all__ = ["Shadow", "compared_advantages", "compared_counts"]
-
 logger = logging.getLogger(__name__)
 _PREFIX = "shadow/"
 _KEPT = ("brier", "fallback")  # metrics of its own session that are logged

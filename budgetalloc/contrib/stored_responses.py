@@ -18,8 +18,6 @@ from budgetalloc.policies import Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Part
 
-__all__ = ["CorrectResponseBuffer", "Stored"]
-
 logger = logging.getLogger(__name__)
 
 

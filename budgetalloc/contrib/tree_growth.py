@@ -11,8 +11,6 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 
-__all__ = ["Extend", "Leaf", "branch_advantages", "grow"]
-
 _WAVE = 2**32  # the numbers of the branches of wave w begin at w times this
 
 

@@ -27,8 +27,6 @@ from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 
-__all__ = ["Trees"]
-
 
 class Trees:
     """Rollouts that branch, as the `rollout_func` of TRL's `GRPOTrainer`. Their tokens get

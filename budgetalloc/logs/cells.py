@@ -14,18 +14,6 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError
 from budgetalloc.logs.records import FAULTS, Record, as_id
 
-__all__ = [
-    "OWN",
-    "Asked",
-    "is_numeric",
-    "known_id",
-    "listed",
-    "numbers",
-    "records",
-    "there",
-    "weighted",
-]
-
 OWN = "budgetalloc: "
 """Comes before the name of a column that a kind of log needs later."""
 _WORDS = {"true": 1.0, "false": 0.0, "": np.nan}

@@ -27,8 +27,6 @@ from budgetalloc.logs.cells import OWN, Asked, is_numeric, numbers, weighted
 from budgetalloc.logs.records import FAULTS, Notes, as_integer
 from budgetalloc.logs.table import SCORE, with_groups
 
-__all__ = ["chosen_success", "constant_scores", "fits", "table", "whole"]
-
 _FILE = re.compile(r"completions_(\d{1,15})\.parquet")
 _NOT_REWARDS = ("step", "prompt", "completion", "advantage", "prompt_id", "image")
 _STATE = 1 << 28  # bytes of the largest trainer's state that is read

@@ -17,8 +17,6 @@ from budgetalloc.errors import InputError, imported
 from budgetalloc.logs.cells import listed
 from budgetalloc.logs.records import FAULTS, Notes, check_no_pointer, lines, parsed
 
-__all__ = ["candidates", "dataset_frame", "frame_of", "head_of"]
-
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".table.json")
 _PACKED = (".gz", ".zst")
 # folders and files that hold no rollouts of training

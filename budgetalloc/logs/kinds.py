@@ -27,8 +27,6 @@ from budgetalloc.logs.cells import OWN, Asked, numbers, records
 from budgetalloc.logs.records import FAULTS, Notes, Record, as_id, as_integer
 from budgetalloc.logs.table import columns_of
 
-__all__ = ["TABLES", "kind_of"]
-
 _LEDGER = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
 _TINKER = ("split", "iteration", "group_idx", "total_reward", "steps")

@@ -16,8 +16,6 @@ from budgetalloc.beliefs.rewards import check_range, check_rewards
 from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
 from budgetalloc.logs.records import LARGEST
 
-__all__ = ["LedgerWriter", "check_ledger"]
-
 
 def check_ledger(path: Any, *, writes: bool = True) -> None:
     """Raises `InputError` unless a ledger can be written to this path. None means no ledger. Only a

@@ -11,8 +11,6 @@ from typing import Any
 from budgetalloc.logs.prompt_texts import append_text, path_next_to, read_records
 from budgetalloc.logs.records import FAULTS, as_integer
 
-__all__ = ["Progress", "ProgressWriter", "read_progress"]
-
 
 class ProgressWriter:
     """Appends the seconds of each step, and the rewards of held-out evaluations.

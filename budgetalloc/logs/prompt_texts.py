@@ -9,16 +9,6 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.logs.records import FAULTS, as_id, parsed
 
-__all__ = [
-    "LONGEST",
-    "TextsWriter",
-    "append_text",
-    "path_next_to",
-    "prompt_text",
-    "read_records",
-    "read_texts",
-]
-
 LONGEST = 200  # characters of a text
 _MOST = 1 << 28  # bytes of a file that is read
 

@@ -20,8 +20,6 @@ from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
 from budgetalloc.logs.records import Notes
 from budgetalloc.logs.table import rollouts, with_groups, with_steps
 
-__all__ = ["Log", "read", "with_success"]
-
 _SERIES = ("trl", "verl", "prime-rl", "tinker")  # files that differ by a number are one log
 
 

@@ -15,20 +15,6 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import InputError, imported
 
-__all__ = [
-    "FAULTS",
-    "LARGEST",
-    "NO_STEPS",
-    "Notes",
-    "Record",
-    "as_id",
-    "as_integer",
-    "check_no_pointer",
-    "first",
-    "lines",
-    "parsed",
-]
-
 Record = dict[str, Any]
 FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """Exceptions that a row of unknown content raises. The row counts as broken."""

@@ -16,8 +16,6 @@ from budgetalloc.errors import InputError, shown
 from budgetalloc.logs.cells import OWN, Asked, known_id, listed, numbers, there, weighted
 from budgetalloc.logs.records import FAULTS, LARGEST, NO_STEPS, Notes
 
-__all__ = ["SCORE", "Columns", "columns_of", "rollouts", "with_groups", "with_steps"]
-
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
 _STEP = ("step", "global_step", "training_step", "train_step", "iteration", "visit")
 _ID = ("prompt_id", "example_id", "problem_id", "question_id", "task_id", "prompt_idx")

@@ -58,6 +58,4 @@ def adarft(
         return ranked(falling(nearest), group, view)
 
     numbers = {"target": start}
-    return reference.policy(
-        decide, lambda view, seen: seen.mean_P, learn, numbers=numbers, scale="group"
-    )
+    return reference.policy(decide, learn=learn, numbers=numbers, scale="group")

@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
-from budgetalloc.methods.rules import pass_or_explore
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.methods.rules import by_chance
 from budgetalloc.methods.table import Between, Count, Share, method, policy
 from budgetalloc.policies import Policy, View
 
@@ -39,9 +39,8 @@ def bbg(
     array([0, 8, 8])
     """
 
-    def passes(view: View) -> NDArray[np.bool_]:
+    def chance(view: View) -> FloatArray:
         gain_P = k * view.belief_P.all_fail([k - 1])[:, 0]
-        return np.asarray(gain_P >= least * (group + 1))
+        return np.where(gain_P >= least * (group + 1), 1.0, explore)
 
-    decide = pass_or_explore(passes, group, explore)
-    return policy(decide, prior=(1.0, 1.0), discount=0.0, candidates="all")
+    return policy(by_chance(chance, group), prior=(1.0, 1.0), discount=0.0, candidates="all")

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import numpy as np
 
-from budgetalloc.beliefs.by_prompt import ByPrompt
-from budgetalloc.beliefs.memory import Memory
 from budgetalloc.budget import IntArray, rollouts_alone
 from budgetalloc.methods.offline import InitialSuccess
+from budgetalloc.methods.rules import groups_in
 from budgetalloc.methods.table import Between, Count, Positive, method
 from budgetalloc.policies import Policy, View
 from budgetalloc.policies.composition import spend, top
@@ -45,9 +44,6 @@ def cures(
     """
     reference = InitialSuccess(first or None)
 
-    def learn(memory: Memory, seen: ByPrompt) -> None:
-        reference.learn(memory, seen)
-
     def decide(view: View) -> IntArray:
         mean_P = view.belief_P.mean
         spread_P = np.sqrt(mean_P * (1 - mean_P) * view.belief_P.spread_P)
@@ -57,7 +53,7 @@ def cures(
         chosen_P = np.arange(len(mean_P))
         if budget.fewest == 0:
             low = max(budget.smallest_group, fewest // budget.quantum * budget.quantum)
-            number = max(rollouts // max(group, low), -(-rollouts // budget.largest_group))
+            number = groups_in(rollouts, max(group, low), budget)
             if number * low > rollouts:
                 low = budget.smallest_group
             # The largest sums with Gumbel noise: a draw without replacement by these weights.
@@ -68,6 +64,4 @@ def cures(
         counts_P[chosen_P] = proportional(spread_P[chosen_P], None, budget)
         return counts_P
 
-    return reference.policy(
-        decide, lambda view, seen: seen.mean_P, learn, prior=(1.0, 1.0), scale="group"
-    )
+    return reference.policy(decide, prior=(1.0, 1.0), scale="group")

@@ -26,18 +26,6 @@ from budgetalloc.errors import (
     check_rng,
 )
 
-__all__ = [
-    "balanced",
-    "extreme_pairs",
-    "largest_advantages",
-    "max_variance",
-    "mixed_first",
-    "pairwise_extremes",
-    "resample_on_correct",
-    "top_p_variance",
-    "weighted_resample",
-]
-
 _MOST_DRAWN = 10**8  # random numbers of a call
 
 

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array
-from budgetalloc.methods.rules import pass_or_explore
+from budgetalloc.methods.rules import by_chance
 from budgetalloc.methods.table import Between, Count, Share, method, policy
 from budgetalloc.policies import Policy, View
 
@@ -48,7 +49,7 @@ def gate(
     if not lo < hi:
         raise InputError(f"hi={hi}: use a number in ({lo:g}, 1].", argument="hi")
 
-    def passes(view: View) -> NDArray[np.bool_]:
+    def chance(view: View) -> FloatArray:
         if predict is None:
             rate_P = np.where(view.cold_P, np.nan, view.belief_P.mean)
         else:
@@ -58,10 +59,9 @@ def gate(
                 f"predict gave shape {rate_P.shape}: give one rate for each prompt.",
                 argument="predict",
             )
-        return np.asarray(np.isnan(rate_P) | ((lo < rate_P) & (rate_P < hi)))
+        return np.where(np.isnan(rate_P) | ((lo < rate_P) & (rate_P < hi)), 1.0, explore)
 
-    decide = pass_or_explore(passes, group, explore)
-    return policy(decide, discount=discount, idle=idle, candidates="all")
+    return policy(by_chance(chance, group), discount=discount, idle=idle, candidates="all")
 
 
 @method("which prompts", "a description", of_rates=True)

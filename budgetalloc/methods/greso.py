@@ -6,8 +6,8 @@ import numpy as np
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.budget import IntArray
-from budgetalloc.methods.rules import ranked
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.methods.rules import by_chance
 from budgetalloc.methods.table import AboveZero, Between, Count, Share, method, policy
 from budgetalloc.policies import Policy, View
 
@@ -58,11 +58,9 @@ def greso(
                 move = -change if flat.mean() >= targets[kind] else change
                 numbers[kind] = min(max(numbers[kind] + move, 0.05), 0.95)
 
-    def decide(view: View) -> IntArray:
+    def chance(view: View) -> FloatArray:
         explore_P = np.where(view.recall["easy"] > 0, view.numbers["easy"], view.numbers["hard"])
-        keep_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
-        kept_P = keep_draw_P < np.maximum(explore_P ** view.recall["run"], least)
-        return ranked(kept_P + order_draw_P + 1e-12, group, view)
+        return np.asarray(np.maximum(explore_P ** view.recall["run"], least))
 
     memory = Memory({"run": 0.0, "easy": 0.0}, learn, {"easy": explore, "hard": explore})
-    return policy(decide, memory=memory, candidates="all")
+    return policy(by_chance(chance, group), memory=memory, candidates="all")

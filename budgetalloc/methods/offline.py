@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.memory import Memory
+from budgetalloc.beliefs.memory import Learn, Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_integer, check_number, shown
@@ -86,8 +86,8 @@ class InitialSuccess:
     def policy(
         self,
         rule: Callable[[View], IntArray],
-        expected: Callable[[View, ByPrompt], FloatArray],
-        learn: Callable[[Memory, ByPrompt], None],
+        expected: Callable[[View, ByPrompt], FloatArray] = lambda view, seen: seen.mean_P,
+        learn: Learn | None = None,
         columns: Mapping[str, float] | None = None,
         numbers: Mapping[str, float] | None = None,
         **given: Any,
@@ -96,8 +96,9 @@ class InitialSuccess:
 
         Args:
             rule: The rule.
-            expected: The baseline: the expected success of each prompt's rollouts, shape (P,).
-            learn: The update of the memory, which calls that of this class.
+            expected: The baseline: the expected success of each prompt's rollouts, shape (P,); by
+                default their mean.
+            learn: The update of the memory, by default that of this class, which it calls.
             columns, numbers: Of the memory besides.
             given: As in `table.policy`.
         """
@@ -123,6 +124,6 @@ class InitialSuccess:
                 expected_P = np.where(self.missing(view), np.nan, expected_P)
             return np.asarray(expected_P[seen.prompt_R])
 
-        memory = Memory({**(columns or {}), **_COLUMNS}, learn, numbers)
+        memory = Memory({**(columns or {}), **_COLUMNS}, learn or self.learn, numbers)
         needs = {"candidates": "all", "baseline": "policy"} | given
         return policy(decide, memory=memory, expect=expect, **needs)

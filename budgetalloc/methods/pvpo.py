@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import check_number, check_type
-from budgetalloc.methods.rules import pass_or_explore
+from budgetalloc.methods.rules import by_chance
 from budgetalloc.methods.table import Count, Share, method, policy
 from budgetalloc.policies import Policy, View
 
@@ -52,13 +52,13 @@ def pvpo(
         longer_P = np.where(seen.mean_P == 0, np.minimum(run[at_P], 0) - seen.n_P, 0)
         run[at_P] = np.where(seen.mean_P == 1, np.maximum(run[at_P], 0) + seen.n_P, longer_P)
 
-    def passes(view: View) -> NDArray[np.bool_]:
+    def chance(view: View) -> FloatArray:
         run_P = view.recall["run"]
         rate_P = np.select([run_P >= enough, run_P <= -enough], [1.0, 0.0], math.nan)
         given_P = np.array([known.get(x, math.nan) for x in view.ids_P], dtype=np.float64)
         rate_P = np.where(np.isnan(given_P), rate_P, given_P)
-        return np.asarray((rate_P != 1) & ((rate_P != 0) | demonstrations))
+        return np.where((rate_P != 1) & ((rate_P != 0) | demonstrations), 1.0, explore)
 
     memory = Memory({"run": 0.0}, learn, lowest={"run": -math.inf})
     needs = {"candidates": "all", "baseline": "posterior", "min_group": 1}
-    return policy(pass_or_explore(passes, group, explore), memory=memory, **needs)
+    return policy(by_chance(chance, group), memory=memory, **needs)

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
-from budgetalloc.budget import IntArray, rollouts_alone
+from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.policies import View
 from budgetalloc.policies.composition import spend, top
 from budgetalloc.solvers.interface import check_costs, largest
@@ -56,14 +56,12 @@ def drawn_first(weights_P: FloatArray, rng: np.random.Generator) -> FloatArray:
     return falling(np.argsort(rng.exponential(size=len(weights_P)) / weights_P, kind="stable"))
 
 
-def pass_or_explore(
-    passes_P: Callable[[View], NDArray[np.bool_]], group: int, explore: float
-) -> Callable[[View], IntArray]:
-    """The rule that takes prompts that pass, or are explored, in random order, then the others."""
+def by_chance(chance_P: Callable[[View], FloatArray], group: int) -> Callable[[View], IntArray]:
+    """The rule that takes each prompt with a probability, in random order, then the others."""
 
     def decide(view: View) -> IntArray:
-        explore_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
-        taken_P = passes_P(view) | (explore_draw_P < explore)
+        chance_draw_P, order_draw_P = view.rng.random((2, len(view.ids_P)))
+        taken_P = chance_draw_P < chance_P(view)
         return ranked(taken_P + order_draw_P + 1e-12, group, view)
 
     return decide
@@ -166,8 +164,7 @@ def on_drawn_batch(value: Callable[[View], Value], group: int) -> Callable[[View
         budget, rollouts, prompts = view.budget, rollouts_alone(view.budget), len(view.belief_P)
         if not budget.fewest and rollouts is not None:
             low = budget.smallest_group
-            number = max(rollouts // max(group, low), -(-rollouts // budget.largest_group))
-            number = min(number, prompts)
+            number = min(groups_in(rollouts, max(group, low), budget), prompts)
             view = replace(
                 view,
                 belief_P=view.belief_P.take(np.arange(number)),
@@ -179,6 +176,11 @@ def on_drawn_batch(value: Callable[[View], Value], group: int) -> Callable[[View
         return counts_P
 
     return decide
+
+
+def groups_in(rollouts: int, group: int, budget: Budget) -> int:
+    """The groups of this size that rollouts suffice for; more, if their caps require it."""
+    return max(rollouts // group, -(-rollouts // budget.largest_group))
 
 
 def mean_advantage(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int) -> FloatArray:

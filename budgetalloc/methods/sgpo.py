@@ -72,6 +72,4 @@ def sgpo(
         return ranked(np.where(inside_P, 2, group_P > 0) + order_draw_P + 1e-12, size, view)
 
     numbers = {"steps": 0.0}
-    return reference.policy(
-        decide, lambda view, seen: seen.mean_P, learn, numbers=numbers, scale="group"
-    )
+    return reference.policy(decide, learn=learn, numbers=numbers, scale="group")

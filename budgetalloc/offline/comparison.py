@@ -30,14 +30,11 @@ from budgetalloc.policies import Policy
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.policy_like import PolicyLike, policy_of
 
-__all__ = ["FIGURES", "Progress", "compare", "comparisons", "mixed_bounds", "summarise"]
-
 if TYPE_CHECKING:
     import pandas as pd
 
 Progress = Callable[[int, int], None]
-_SHARES: tuple[str, ...] = ("taught", "reward", "mixed_rollouts", "signal", "drawn", "modelled")
-_SHARES += ("at_least", "at_most")
+_SHARES = ("taught", "reward", "mixed_rollouts", "signal", "drawn", "modelled")
 FIGURES = (*_SHARES[:2], "mixed", *_SHARES[2:])
 """The figures that `compare` returns for each policy, with intervals and differences; `taught`, the
 first, is the one to compare policies by (`budgetalloc.report.replays.LIMITS`)."""
@@ -84,11 +81,7 @@ def comparisons(
         - `mixed`: the number of groups with unequal rewards;
         - `signal`: the mean over rollouts of 4 times the variance of the prompt's logged rewards
           (`Replay.variances`): 4 p (1-p) for rewards of 0 and 1. It is also defined for groups of
-          one;
-        - `at_least` and `at_most`: bounds of `mixed_rollouts` for any modelled rewards. For
-          `at_least`, a group is mixed only if its logged rewards alone are unequal. For `at_most`,
-          a group of two or more is also mixed if one of its rewards was modelled. The bounds hold
-          for *these* groups: other rewards would also have led to other decisions later.
+          one.
 
     Raises:
         InputError: no policy or seed, a seed twice, or more rollouts than the log has.
@@ -189,14 +182,12 @@ def compare(
     >>> log = ba.Ledger.of_frame(frame)
     >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16,
     ...     seeds=range(3), workers=1)
-    >>> columns = ["taught", "mixed", "at_least", "mixed_rollouts", "at_most", "modelled"]
+    >>> columns = ["taught", "mixed", "mixed_rollouts", "modelled"]
     >>> table[columns].T.round(2)
     policy          uniform  knapsack
     taught             0.19      0.19
     mixed              3.00      3.00
-    at_least           0.75      0.81
     mixed_rollouts     0.75      0.81
-    at_most            0.75      0.81
     modelled           0.00      0.06
     """
     pandas = imported("pandas", "compare", "logs")  # before the replays
@@ -251,30 +242,6 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def mixed_bounds(
-    ids_R: Iterable[Id], rewards_R: FloatArray, modelled_R: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which groups of a step are mixed, and bounds over all possible modelled rewards.
-
-    Returns:
-        One entry per group, in order of first appearance: its rollouts; whether it is mixed;
-        whether it is mixed for any modelled rewards; and whether it is mixed for some.
-
-    >>> modelled_R = np.array([False, False, False, True, True, False, False])
-    >>> mixed_bounds(["a", "a", "b", "b", "c", "d", "d"], np.array([0, 1, 0, 1, 1, 0, 0.0]),
-    ...     modelled_R)
-    (array([2, 2, 1, 2]), array([ True,  True, False, False]), array([ True, False, False, False]),
-     array([ True,  True, False, False]))
-    """
-    _, group_R = factorize(list(ids_R))
-    size_G = np.bincount(group_R)
-    logged_R = ~modelled_R
-    mixed_G = mixed_groups(rewards_R, group_R, len(size_G))
-    at_least_G = mixed_groups(rewards_R[logged_R], group_R[logged_R], len(size_G))
-    modelled_G = np.bincount(group_R, weights=modelled_R, minlength=len(size_G)) > 0
-    return size_G, mixed_G, at_least_G, at_least_G | (modelled_G & (size_G > 1))
-
-
 class _Monitor:
     """A `World` around a `Replay` that computes the figures of each step from the answers."""
 
@@ -295,8 +262,8 @@ class _Monitor:
         ids_R = [name for part in ids for name in part]
         modelled_R = np.concatenate(modelled)
         self._rounds.clear()
-        bounds = mixed_bounds(ids_R, np.concatenate(rewards), modelled_R)
-        size_G, mixed_G, at_least_G, at_most_G = bounds
+        ids_G, group_R = factorize(ids_R)
+        mixed_G = mixed_groups(np.concatenate(rewards), group_R, len(ids_G))
         share = float(modelled_R.mean())
         self.figures = {
             "generated": len(ids_R),
@@ -304,8 +271,6 @@ class _Monitor:
             "drawn": 1.0 - share,
             "modelled": share,
             "mixed": int(mixed_G.sum()),
-            "at_least": float(size_G[at_least_G].sum() / len(ids_R)),
-            "at_most": float(size_G[at_most_G].sum() / len(ids_R)),
         }
         self.world.learn(advantages_R)
 

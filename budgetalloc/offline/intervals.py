@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.errors import InputError, check_array, check_list, check_number
 
-__all__ = ["interval", "reached", "share_reached", "stratified_interval"]
-
 
 def interval(values_S: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Student's t interval of a mean, from one independent value per seed.

@@ -8,8 +8,6 @@ from typing import Any, Literal, TypeVar
 
 from budgetalloc.errors import InputError, imported, shown
 
-__all__ = ["Result", "Workers", "check_workers", "in_parallel"]
-
 Result = TypeVar("Result")
 Workers = int | Literal["ray"] | None
 """Processes on this machine, "ray" for a Ray cluster, or None for one process for each core."""

@@ -14,8 +14,6 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type
 from budgetalloc.logs.ledger import Ledger
 
-__all__ = ["Replay"]
-
 _Ints = NDArray[np.int64]
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
@@ -199,32 +197,25 @@ class Replay:
         if sweep > self._sweep:
             self._open(sweep)
 
-    def rates(self, ids_P: Iterable[Any], *, back: int = _NEAR, ahead: int = _NEAR) -> FloatArray:
-        """The mean reward of each prompt over its visits v-back to v+ahead, v being the current
-        sweep, shape (P,).
+    def rates(self, ids_P: Iterable[Any]) -> FloatArray:
+        """The mean reward of each prompt over its visits v-2 to v+2, v being the current sweep,
+        shape (P,). Beyond a prompt's last visit, v is its last visit. Ids may repeat.
 
         It is an *estimate* of the true rate: from 40 rollouts if a visit has 8. A value computed
         from these rates is too high for an oracle that maximises it on them, and for a policy that
-        has observed some of the same rewards. `back=0` leaves out earlier visits.
-
-        Args:
-            ids_P: Prompts; repeats are allowed.
-            back, ahead: How many visits before and after, at least 0; more if those have no reward.
-                Beyond a prompt's last visit, v is its last visit.
+        has observed some of the same rewards.
 
         Raises:
-            InputError: an unknown id, or a negative number of visits.
+            InputError: an unknown id.
         """
-        check_integer("back", back, 0)
-        check_integer("ahead", ahead, 0)
-        low_P, high_P = self._near(self._find(ids_P, "ids_P"), back, ahead)
+        low_P, high_P = self._near(self._find(ids_P, "ids_P"))
         # sums are off by rounding
         return np.clip(_mean(self._passed_G1, self._scored_G1, low_P, high_P), 0.0, 1.0)
 
     def variances(self, ids_P: Iterable[Any]) -> FloatArray:
         """The variance of each prompt's rewards over its visits v-2 to v+2, shape (P,): p (1-p) for
         0/1 rewards."""
-        low_P, high_P = self._near(self._find(ids_P, "ids_P"), _NEAR, _NEAR)
+        low_P, high_P = self._near(self._find(ids_P, "ids_P"))
         squares_P = _mean(self._squares_G1, self._scored_G1, low_P, high_P)
         mean_P = _mean(self._passed_G1, self._scored_G1, low_P, high_P)
         return np.maximum(squares_P - mean_P**2, 0.0)
@@ -243,7 +234,7 @@ class Replay:
         """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the
         model's rates."""
         new_P = at_P[[at not in self._left for at in at_P.tolist()]]
-        low_P, high_P = self._near(new_P, _NEAR, _NEAR)
+        low_P, high_P = self._near(new_P)
         passed_P = self._passed_G1[high_P] - self._passed_G1[low_P]
         first_P, end_P = self._scored_G1[low_P], self._scored_G1[high_P]
         columns = (x.tolist() for x in (new_P, passed_P, first_P, end_P))
@@ -271,13 +262,13 @@ class Replay:
         )
         return np.concatenate([drawn, more_R]), len(drawn)
 
-    def _near(self, at_P: _Ints, back: int, ahead: int) -> tuple[_Ints, _Ints]:
+    def _near(self, at_P: _Ints) -> tuple[_Ints, _Ints]:
         """The places G of the visits around the current one, with a reward: from, and up to but
         without; (P,), (P,)."""
         first_P, visits_P = self._first_P[at_P], self._visits_P[at_P]
         visit_P = np.minimum(self._sweep, visits_P - 1)
-        low_P = first_P + np.maximum(visit_P - back, 0)
-        high_P = first_P + np.minimum(visit_P + ahead + 1, visits_P)
+        low_P = first_P + np.maximum(visit_P - _NEAR, 0)
+        high_P = first_P + np.minimum(visit_P + _NEAR + 1, visits_P)
         # a visit without any reward
         while (empty_P := self._scored_G1[high_P] == self._scored_G1[low_P]).any():
             low_P = np.maximum(low_P - empty_P, first_P)

@@ -7,8 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.ids import Id, Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, as_rewards, mixed_groups
 from budgetalloc.budget import Budget, rollouts_alone
@@ -20,8 +19,6 @@ from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.session import Session
-
-__all__ = ["simulate"]
 
 
 def simulate(

@@ -21,8 +21,6 @@ from budgetalloc.errors import (
     shown,
 )
 
-__all__ = ["HARD_TAIL", "SEEN_ONCE", "SHOWN", "U_SHAPE", "Learner", "Task", "World"]
-
 # of the gradient's norm, and of Adam: defaults of TRL's trainer
 _CLIP, _BETA1, _BETA2, _EPS = 1.0, 0.9, 0.999, 1e-8
 _FEATURE_NORM = 40.0  # large enough for the gradient to be clipped

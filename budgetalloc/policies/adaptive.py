@@ -21,18 +21,8 @@ from budgetalloc.policies.composition import least_groups, spend, top
 from budgetalloc.policies.interface import Decide, Needs, Rounds, View, budget_of_groups
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import growing
-from budgetalloc.solvers.domains import Domains
-from budgetalloc.solvers.systematic import systematic, systematic_in_groups, totals_of_domains
-
-__all__ = [
-    "IDLE",
-    "PRIOR",
-    "adaptive",
-    "first_groups",
-    "sampled",
-    "towards_unsolved",
-    "uniform_groups",
-]
+from budgetalloc.solvers.domains import Domains, totals_of_domains
+from budgetalloc.solvers.proportional import systematic, systematic_in_groups
 
 IDLE = 0.98  # discount of the evidence at each step
 PRIOR = (0.3, 0.3)

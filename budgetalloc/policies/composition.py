@@ -25,8 +25,6 @@ from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
 
-__all__ = ["knapsack", "least_groups", "per_cost", "spend", "thompson", "top", "uniform"]
-
 _FIRST_LIMIT = 64  # largest count of the first table; few prompts get more
 _FIRST_CELLS = 1_600_000  # most values of the first table
 _EXACT_CELLS = 4_000  # most values for which HiGHS decides by default

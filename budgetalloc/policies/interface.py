@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
-from budgetalloc.beliefs.ids import Id, check_ids
-from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.ids import Id, Pool, check_ids
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.errors import (
@@ -22,19 +21,6 @@ from budgetalloc.errors import (
     shown,
 )
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
-
-__all__ = [
-    "Bounds",
-    "CostOf",
-    "Decide",
-    "Expect",
-    "Hinted",
-    "Keep",
-    "Needs",
-    "Rounds",
-    "View",
-    "budget_of_groups",
-]
 
 # prompts of a large pool that a decision sees, at least, and for each rollout
 _SEEN, _A_ROLLOUT = 2**17, 128

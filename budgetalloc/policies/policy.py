@@ -15,9 +15,8 @@ from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.estimator import Estimator
 from budgetalloc.beliefs.expected_reward import Sums, prior_share
 from budgetalloc.beliefs.features import Features
-from budgetalloc.beliefs.ids import Id, check_ids, factorize, shuffled_order
+from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.memory import Memory
-from budgetalloc.beliefs.pool import Pool
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
 from budgetalloc.beliefs.state import check_state, unchanged_on_error
@@ -46,8 +45,6 @@ from budgetalloc.policies.interface import (
     View,
 )
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
-
-__all__ = ["Policy", "Step"]
 
 _RULE = "of a View that returns counts, or yields them in rounds"
 _Rows = tuple[list[Id], FloatArray, FloatArray]  # prompts, rewards and successes

@@ -11,8 +11,6 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
 
-__all__ = ["Rollouts"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rollouts:

@@ -24,7 +24,7 @@ from budgetalloc.errors import (
 from budgetalloc.policies.interface import Decide, Hinted, Rounds, View
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.spending import Spending, order_matters
-from budgetalloc.solvers.systematic import systematic
+from budgetalloc.solvers.proportional import systematic
 
 __all__ = ["WantsMore", "expected_sizes", "followed_by", "growing", "sequential", "until_finished"]
 

@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike
 from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.errors import UnsupportedError
 
-__all__ = ["Spending", "order_matters"]
-
 
 class Spending:
     """Allocates a budget in portions, each such that the rest can still be spent in groups that the

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import Budget, IntArray
+from budgetalloc.budget import Budget, IntArray, groups_fit
 from budgetalloc.errors import BudgetError, InputError
-
-__all__ = ["Domains", "checked", "groups_fit", "why_not"]
+from budgetalloc.solvers.proportional import clipped_shares, drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +132,30 @@ class Domains:
         return chosen_D
 
 
-def groups_fit(rollouts: int, prompts: int, least: int, most: int) -> bool:
-    """Whether this many rollouts can be divided into groups of `least` to `most`, at most one per
-    prompt.
+def totals_of_domains(
+    weights_P: FloatArray, domains: Domains, rng: np.random.Generator
+) -> IntArray:
+    """The rollouts of each domain: its share of the total weight, clipped to its quota and rounded
+    at random.
 
-    >>> [rollouts for rollouts in range(13) if groups_fit(rollouts, 2, 4, 5)]
-    [0, 4, 5, 8, 9, 10]
+    If groups of one are allowed, the expectation of a total is its clipped share. Otherwise, totals
+    that cannot be spent in groups are replaced by the nearest that can. Each call draws one number.
+
+    >>> budget = Budget(rollouts=16, floor=0, min_group=1, quotas={"code": (8, 12)})
+    >>> domains = Domains.of(["math", "math", "code"], budget)
+    >>> totals_of_domains(np.array([3.0, 2.0, 1.0]), domains, np.random.default_rng(0))
+    array([8, 8])
     """
-    return rollouts >= 0 and -(-rollouts // most) <= min(prompts, rollouts // least)
+    weights_D = np.array([float(weights_P[rows].sum()) for rows in domains.rows_D])
+    if not weights_D.any():
+        weights_D = np.array([float(len(rows)) for rows in domains.rows_D])
+    quantum, start = domains.budget.quantum, float(rng.random())
+    total = int(domains.budget.rollouts or 0) // quantum
+    low_D, high_D = domains.low_D // quantum, domains.high_D // quantum
+    at_K, counts_K = drawn(clipped_shares(weights_D, total, low_D, high_D), start)
+    counts_D = np.zeros(len(weights_D), dtype=np.int64)
+    counts_D[at_K] = quantum * counts_K
+    return domains.spendable(counts_D)
 
 
 def checked(domains_P: Sequence[Hashable] | None, budget: Budget) -> Sequence[Hashable]:

@@ -24,8 +24,6 @@ from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values
 from budgetalloc.solvers.lagrangian import by_price
 
-__all__ = ["By", "Solution", "certify", "highs", "ortools", "priced"]
-
 By = Literal["highs", "ortools", "price"]
 # HiGHS stops at an absolute gap of 1e-6, and reduced costs may have an error of 1e-7
 _LARGEST = 1e3  # the largest value, for HiGHS

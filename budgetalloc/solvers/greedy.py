@@ -15,8 +15,6 @@ from budgetalloc.errors import BudgetError, UnsupportedError
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
-__all__ = ["Blocks", "best_blocks", "best_counts", "greedy"]
-
 _MOST_WORK, _MOST_CORE = 500_000, 256  # limits of `_improve`: sums, and prompts of a large problem
 
 

@@ -14,8 +14,6 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import InputError, check_array, check_list, shown
 
-__all__ = ["Solver", "check_costs", "check_domains", "check_group_costs", "check_values", "largest"]
-
 Solver = Callable[..., IntArray]
 """Takes (values_PN, costs_P, budget), and domains_P= if the budget has quotas."""
 

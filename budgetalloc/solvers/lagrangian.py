@@ -11,8 +11,6 @@ from budgetalloc.errors import BudgetError
 from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.greedy import Blocks, best_blocks, greedy
 
-__all__ = ["by_price"]
-
 _PRICES = 40  # that are tried; about ten suffice
 _HIGHEST = 1e15  # price of a token, above which tokens alone count
 _Found = tuple[IntArray, float, float]  # counts, their value and their tokens

@@ -7,32 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.ids import Id, Pool
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
 from budgetalloc.policies.policy import Policy, Step
-
-__all__ = [
-    "CHECKS",
-    "IDS",
-    "Build",
-    "budgets",
-    "decides_the_same_again",
-    "decides_the_same_over_a_pool",
-    "does_not_depend_on_order",
-    "goes_on_from_its_state",
-    "keeps_to_tokens_or_says_so",
-    "play",
-    "same_state",
-    "serves_every_history",
-    "spends_exactly",
-    "starves_no_prompt",
-    "survives",
-    "trained",
-]
 
 Build = Callable[..., Policy]
 _FREE, _FLOOR = Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)

@@ -19,8 +19,6 @@ from budgetalloc.errors import (
 )
 from budgetalloc.logs.ledger import Ledger
 
-__all__ = ["Known", "log_of", "rising", "three_kinds", "turning"]
-
 _MOST = 10**7  # entries of a world, and rows of its log
 
 

@@ -14,8 +14,6 @@ from budgetalloc.policies import Policy
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 
-__all__ = ["STATE_FILE", "check_texts", "keep_texts", "load_beliefs", "save_beliefs"]
-
 logger = logging.getLogger(__name__)
 STATE_FILE = "budgetalloc_state.npz"
 

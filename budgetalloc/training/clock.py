@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable
 
-__all__ = ["Clock"]
-
 
 class Clock:
     """A stopwatch with laps, which can be stopped and restarted within a lap.

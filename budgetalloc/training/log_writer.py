@@ -14,8 +14,6 @@ from budgetalloc.logs.prompt_texts import TextsWriter
 from budgetalloc.logs.records import first
 from budgetalloc.policies.rollouts import Rollouts
 
-__all__ = ["LogWriter", "append"]
-
 logger = logging.getLogger(__name__)
 
 

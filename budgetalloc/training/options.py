@@ -18,8 +18,6 @@ from budgetalloc.training.parts import Part
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.success import Scoring, Success
 
-__all__ = ["Options", "other_scale"]
-
 _DEFAULT_SCALE = "group"  # of TRL and verl
 _OF_TRL = ("hint", "buffer")  # options that other trainers cannot serve
 _PARTS = (  # options that stand for a part

@@ -12,8 +12,6 @@ from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.clock import Clock
 from budgetalloc.training.prompts import Prompts
 
-__all__ = ["Host", "Part", "Plan"]
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -9,8 +9,6 @@ from typing import Any
 from budgetalloc.errors import InputError, shown
 from budgetalloc.policies.policy import Policy
 
-__all__ = ["PolicyLike", "policy_of"]
-
 PolicyLike = Policy | str | Callable[..., Policy]
 """A policy, a function that builds one, or the name of such a function: of a method, of your file
 ("mine.py:thirds") or of a module ("package.module.thirds")."""

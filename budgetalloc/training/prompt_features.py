@@ -9,24 +9,13 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.features import Features
-from budgetalloc.beliefs.pool import Index
+from budgetalloc.beliefs.ids import Index
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.policies import Policy
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
 from budgetalloc.training.warm_start import read_counts
-
-__all__ = [
-    "MODEL",
-    "RUN",
-    "TEXT",
-    "FeatureNames",
-    "States",
-    "check_features",
-    "features_of",
-    "policy_with_features",
-]
 
 logger = logging.getLogger(__name__)
 FeatureNames = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Features | None

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id, check_ids, factorize, text_id
-from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize, text_id
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_type, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
-
-__all__ = ["DEFAULT_COLUMN", "Prompts", "check_columns", "prompt_hash", "turns"]
 
 _FINGERPRINT_ROWS = 1000
 DEFAULT_COLUMN = "prompt_id"

@@ -12,8 +12,6 @@ from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Host, Part
 
-__all__ = ["CHANGED", "REASON", "Rails"]
-
 logger = logging.getLogger(__name__)
 _KEPT = 0.9  # share of the sums kept at a step, which average about ten steps
 _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row

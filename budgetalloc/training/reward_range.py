@@ -9,8 +9,6 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, to_unit
 from budgetalloc.errors import StateError
 
-__all__ = ["Range", "RewardRange", "clipped"]
-
 logger = logging.getLogger(__name__)
 Range = tuple[float, float]
 _LEARNED = 1000  # rewards after which a learned range is fixed

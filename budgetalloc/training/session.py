@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.pool import Pool
+from budgetalloc.beliefs.ids import Id, Pool, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
@@ -28,8 +27,6 @@ from budgetalloc.training.parts import Host, Part, Plan
 from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.single_thread import Exclusive
 from budgetalloc.training.success import Measure
-
-__all__ = ["Ended", "Session", "rows_to_train_on"]
 
 logger = logging.getLogger(__name__)
 _P = TypeVar("_P", bound=Part)

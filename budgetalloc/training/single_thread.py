@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from budgetalloc.errors import InputError
 
-__all__ = ["Exclusive"]
-
 
 class Exclusive:
     """A context manager around each call of an object; refuses a fork, and a thread while another

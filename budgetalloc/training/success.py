@@ -15,15 +15,6 @@ from budgetalloc.beliefs.rewards import EQUAL, BoolArray, Returned, check_succes
 from budgetalloc.errors import InputError, StateError
 from budgetalloc.training.reward_range import Range, RewardRange, clipped
 
-__all__ = [
-    "Judge",
-    "Measure",
-    "Rule",
-    "Scoring",
-    "Success",
-    "in_words",
-]
-
 logger = logging.getLogger(__name__)
 Judge = Callable[[Mapping[str, FloatArray]], Any]
 Success = str | int | float | Judge | None

@@ -14,8 +14,6 @@ from budgetalloc.errors import BudgetallocError, InputError, check_array, shown
 from budgetalloc.logs.ledger import read_log
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 
-__all__ = ["read_counts"]
-
 
 def read_counts(
     path: Path, prompt_id: str | None = None

@@ -9,8 +9,6 @@ import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
 
-__all__ = ["BlockRewards"]
-
 logger = logging.getLogger(__name__)
 _CHANCE = 1e-6  # of equal sums, below which they are no chance
 

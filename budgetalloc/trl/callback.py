@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
@@ -14,7 +15,12 @@ from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.training.belief_checkpoint import check_texts, keep_texts
+from budgetalloc.training.belief_checkpoint import (
+    check_texts,
+    keep_texts,
+    load_beliefs,
+    save_beliefs,
+)
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.parts import Host, Part
@@ -24,9 +30,9 @@ from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.trl.block_rewards import BlockRewards
 from budgetalloc.trl.checkpoints import (
-    PolicyState,
     newest_complete_or_error,
     restore_order,
+    step_of,
     with_load,
     with_save,
 )
@@ -45,8 +51,6 @@ from budgetalloc.trl.patching import patched_attribute, timed_steps
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
 from budgetalloc.trl.step import Rows, Training, run_step
 from budgetalloc.trl.trackers import Trackers
-
-__all__ = ["AdaptiveGRPOCallback"]
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +139,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.ledger_path = ledger
         # what these read of the dataset does not follow it
         self._named_dataset = features is not None or parts or self.options.domain is not None
-        self._learned = PolicyState(trainer, self.session, self.prompts, allow_dataset_change)
+        self._allow_dataset_change = allow_dataset_change
         self.batch: Rollouts | None = None
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
@@ -183,17 +187,24 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
                 self._held.callback(lambda: keep_texts(self.policy, self.prompts))
                 saves = with_save(
                     trainer,
-                    self._learned.save,
+                    self._save,
                     lambda: trainer.args.should_save and self._attached(),
                 )
                 self._held.enter_context(patched_attribute(trainer, "_save_checkpoint", saves))
-                restores = with_load(trainer, self._learned.load, self._attached)
+                restores = with_load(trainer, self._load, self._attached)
                 self._held.enter_context(
                     patched_attribute(trainer, "_load_optimizer_and_scheduler", restores)
                 )
                 return train(resume_from_checkpoint, *more, **named)
 
         trainer.train = train_and_release
+
+    def _save(self, folder: Path) -> None:
+        save_beliefs(folder, self.session, self.prompts, self.trainer.state.global_step)
+
+    def _load(self, folder: Path) -> None:
+        allowed, step = self._allow_dataset_change, step_of(folder)
+        load_beliefs(folder, self.session, self.prompts, allowed, step)
 
     def _attached(self) -> bool:
         return self._unobserved is None and self in self.trainer.callback_handler.callbacks

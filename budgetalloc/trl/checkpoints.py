@@ -5,7 +5,6 @@ import json
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -15,41 +14,8 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from budgetalloc.errors import StateError
-from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
-from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.session import Session
-
-__all__ = [
-    "PolicyState",
-    "last_checkpoint",
-    "newest_complete_or_error",
-    "restore_order",
-    "step_of",
-    "with_load",
-    "with_save",
-]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyState:
-    """What a checkpoint holds in addition to TRL's own state: parts of an
-    `AdaptiveGRPOCallback`."""
-
-    trainer: Any
-    session: Session
-    prompts: Prompts
-    allow_dataset_change: bool
-
-    def save(self, folder: Path) -> None:
-        """Writes the session's state into a checkpoint's folder."""
-        save_beliefs(folder, self.session, self.prompts, self.trainer.state.global_step)
-
-    def load(self, checkpoint: Path) -> None:
-        """Restores it; raises `StateError`, and changes nothing, if it does not fit."""
-        step, allowed = step_of(checkpoint), self.allow_dataset_change
-        load_beliefs(checkpoint, self.session, self.prompts, allowed, step)
 
 
 def with_save(

@@ -16,19 +16,6 @@ from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
 
-__all__ = [
-    "HELD",
-    "SEAM",
-    "attached",
-    "broken_assumptions",
-    "check_budget",
-    "check_compatible",
-    "check_only_one",
-    "check_trainer",
-    "no_decision",
-    "unaligned_saves",
-]
-
 logger = logging.getLogger(__name__)
 
 _TESTED = Version("1.14"), Version("1.17.dev0")  # from, and below

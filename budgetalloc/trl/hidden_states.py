@@ -13,8 +13,6 @@ from trl.trainer.utils import pad
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import UnsupportedError
 
-__all__ = ["hidden_states"]
-
 logger = logging.getLogger(__name__)
 
 _TOKENS = 16384  # of a batch, padding included

@@ -9,8 +9,6 @@ import torch
 
 from budgetalloc.training.clock import Clock
 
-__all__ = ["patched_attribute", "timed_steps"]
-
 _NOTHING = object()
 
 

@@ -24,37 +24,18 @@ from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
-from budgetalloc.trl.batch_merge import (
+from budgetalloc.trl.block_rewards import BlockRewards
+from budgetalloc.trl.patching import patched_attribute
+from budgetalloc.trl.processes import (
     drop_fillers,
+    from_rank_0,
+    gather,
     gather_rounds,
     merge_rounds,
     process_share,
+    rows_of_process,
     select_rows,
 )
-from budgetalloc.trl.block_rewards import BlockRewards
-from budgetalloc.trl.patching import patched_attribute
-from budgetalloc.trl.processes import from_rank_0, gather, rows_of_process
-
-__all__ = [
-    "GROUP",
-    "PreparedRound",
-    "Rows",
-    "Scored",
-    "Training",
-    "batch_to_train_on",
-    "copied",
-    "decide",
-    "generate",
-    "groups_of_trainer",
-    "log",
-    "put_advantages",
-    "reports",
-    "rows_of",
-    "rows_of_batch",
-    "run_step",
-    "total_rewards",
-    "without_group",
-]
 
 GROUP = "budgetalloc_group"  # the column that gives reward functions the prompt's id
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
@@ -133,44 +114,6 @@ def log(training: Training, batch: Rollouts, rounds: int, metrics: dict[str, flo
 # --- what is generated
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedRound:
-    """The rollouts that the policy requests in a round.
-
-    Args:
-        ids_R: The prompt of each rollout of all processes; empty if the step is complete.
-        rows: The rows of this process.
-        hinted: Whether they are generated with a hint.
-        more: Whether the policy may request more in this step.
-    """
-
-    ids_R: list[Id]
-    rows: Rows
-    hinted: bool
-    more: bool
-
-
-def _next_round(training: Training, number: int, own_rows: dict[Id, Rows]) -> PreparedRound:
-    session = training.session
-    ids_R = session.request()
-    rows = _rows_of_round(training, ids_R, number, own_rows)
-    return PreparedRound(ids_R, rows, session.step.hinted, session.step.in_rounds())
-
-
-def _rows_of_round(
-    training: Training, ids_R: list[Id], number: int, own_rows: dict[Id, Rows]
-) -> Rows:
-    """The rows of this process: each prompt has a turn among the rows of its prompt."""
-    policy, accelerator = training.session.policy, training.trainer.accelerator
-    turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
-    turned_R = list(zip(ids_R, turn_R, strict=True))
-    return rows_of(
-        training,
-        rows_of_process(turned_R, accelerator.process_index, accelerator.num_processes),
-        own_rows,
-    )
-
-
 def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
     """For each round: the prompts of all processes' rows, and the rows of this process.
 
@@ -192,32 +135,31 @@ def decide(training: Training, inputs: Rows) -> Iterator[tuple[list[Id], Rows]]:
         return
     own_rows = rows_of_batch(training, inputs) if session.options.bounds.candidates == 1 else {}
 
-    def compute() -> PreparedRound:
+    def compute() -> tuple[list[Id], Rows, bool]:
         if number == 0:
             session.begin(own_ids_R, rollouts, group)
-        return _next_round(training, number, own_rows)
+        ids_R = session.request()
+        return ids_R, rows_of(training, ids_R, number, own_rows), session.step.in_rounds()
 
-    def encode(made: PreparedRound) -> list[int]:
-        return [made.hinted, made.more, *session.step.ids_P.find(made.ids_R).tolist()]
+    def encode(made: tuple[list[Id], Rows, bool]) -> list[int]:
+        ids_R, _, more = made
+        return [session.step.hinted, more, *session.step.ids_P.find(ids_R).tolist()]
 
-    def decode(numbers: list[int]) -> PreparedRound:
+    def decode(numbers: list[int]) -> tuple[list[Id], Rows, bool]:
         hinted, more, *places = numbers
         if number == 0:
             session.begin(own_ids_R, rollouts, group)
         session.step.hinted, session.step.round = bool(hinted), number
         ids_R = [session.step.ids_P[at] for at in places]
-        return PreparedRound(
-            ids_R, _rows_of_round(training, ids_R, number, own_rows), bool(hinted), bool(more)
-        )
+        return ids_R, rows_of(training, ids_R, number, own_rows), bool(more)
 
+    most = rollouts * session.options.generate + 2
     for number in itertools.count():  # noqa: B007
-        made = from_rank_0(
-            accelerator, compute, encode, decode, rollouts * session.options.generate + 2
-        )
-        if not made.ids_R:
+        ids_R, rows, more = from_rank_0(accelerator, compute, encode, decode, most)
+        if not ids_R:
             return
-        yield made.ids_R, made.rows
-        if not made.more:
+        yield ids_R, rows
+        if not more:
             return
 
 
@@ -241,19 +183,24 @@ def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
     return rows
 
 
-def rows_of(training: Training, ids_R: list[tuple[Id, int]], own_rows: dict[Id, Rows]) -> Rows:
-    """A deep copy of a row for each rollout, because TRL, environments and reward functions may
-    change rows.
+def rows_of(training: Training, ids_R: list[Id], number: int, own_rows: dict[Id, Rows]) -> Rows:
+    """The rows of this process: each prompt has a turn among the rows of its prompt. Each is a deep
+    copy, because TRL, environments and reward functions may change rows.
 
     Args:
         training: The training.
-        ids_R: The prompt of each rollout of this process, and its turn among the prompt's rows.
+        ids_R: The prompt of each rollout of all processes.
+        number: The number of the round.
         own_rows: The rows of each prompt in the batch of all processes, if only these are
             candidates.
     """
+    policy, accelerator = training.session.policy, training.trainer.accelerator
+    turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
+    turned_R = list(zip(ids_R, turn_R, strict=True))
+    mine_R = rows_of_process(turned_R, accelerator.process_index, accelerator.num_processes)
     if training.session.options.bounds.candidates == 1:
-        return [copied(own_rows[name][turn % len(own_rows[name])]) for name, turn in ids_R]
-    return [copied(row) for row in training.prompts.rows_in_turn(ids_R)]
+        return [copied(own_rows[name][turn % len(own_rows[name])]) for name, turn in mine_R]
+    return [copied(row) for row in training.prompts.rows_in_turn(mine_R)]
 
 
 def copied(value: Any) -> Any:

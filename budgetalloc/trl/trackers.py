@@ -9,22 +9,12 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import Stateful, Table
+from budgetalloc.beliefs.state import Table
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.prompt_texts import LONGEST
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Part
-
-__all__ = [
-    "COLUMNS",
-    "TRACKERS",
-    "PromptCosts",
-    "Trackers",
-    "as_markdown",
-    "histogram_of_counts",
-    "histogram_of_rates",
-]
 
 logger = logging.getLogger(__name__)
 COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
@@ -43,53 +33,6 @@ class _Shown(NamedTuple):
     rows: list[tuple[Any, ...]]  # the most expensive prompts so far, by `COLUMNS`
 
 
-class PromptCosts(Stateful):
-    """Cumulative rollouts, tokens and rewards of each prompt.
-
-    >>> costs = PromptCosts()
-    >>> costs.add(["a", "a", "b"], np.array([1.0, np.nan, 0.0]), np.array([10, 10, 10]))
-    >>> costs.add(["b", "c"], np.array([1.0, 1.0]), np.array([70, 5]))
-    >>> costs.top(2)  # prompt, rollouts, tokens, mean of the rewards that there were
-    [('b', 2, 80, 0.5), ('a', 2, 20, 1.0)]
-    """
-
-    saved = ("_table",)
-
-    def __init__(self) -> None:
-        self._table = Table(dict.fromkeys(_SUMS, 0.0))
-
-    def add(self, ids_R: Sequence[Id], rewards_R: FloatArray, lengths_R: IntArray) -> None:
-        """Adds a step: the prompt of each rollout, its reward in [0, 1] (NaN for none), and its
-        tokens."""
-        ids_P, group_R = factorize(ids_R)
-        at_P = self._table.add(ids_P)
-        added = {
-            "rollouts": np.ones(len(group_R)),
-            "tokens": lengths_R,
-            "rewards": np.nan_to_num(rewards_R),
-            "scored": ~np.isnan(rewards_R),
-        }
-        for name, values_R in added.items():
-            of_step = np.bincount(group_R, weights=values_R, minlength=len(ids_P))
-            column_P = self._table[name]
-            column_P[at_P] += of_step
-
-    def top(self, rows: int) -> list[tuple[Id, int, int, float | None]]:
-        """The prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None if
-        unscored)."""
-        names = self._table.ids
-        rollouts_P, tokens_P, rewards_P, scored_P = (self._table[name] for name in _SUMS)
-        return [
-            (
-                names[p],
-                int(rollouts_P[p]),
-                int(tokens_P[p]),
-                float(rewards_P[p] / scored_P[p]) if scored_P[p] else None,
-            )
-            for p in np.lexsort((-rollouts_P, -tokens_P))[:rows].tolist()
-        ]
-
-
 class Trackers(Part):
     """Collects data of the steps, and passes them to the trackers of `report_to` at logging steps.
 
@@ -106,7 +49,7 @@ class Trackers(Part):
 
     def __init__(self, trainer: Any, policy: Policy, names: list[str], texts_of: _TextsOf) -> None:
         self.trainer, self.policy, self.names, self.texts_of = trainer, policy, names, texts_of
-        self.prompt_costs = PromptCosts()
+        self._sums = Table(dict.fromkeys(_SUMS, 0.0))
         self._groups: list[tuple[IntArray, FloatArray]] = []
         self._warned: set[str] = set()
 
@@ -121,10 +64,30 @@ class Trackers(Part):
 
     def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
         if rollouts is not None:
-            self.prompt_costs.add(rollouts.ids_R, rollouts.learned_R, rollouts.lengths_R)
+            ids_P, group_R = factorize(rollouts.ids_R)
+            at_P, rewards_R = self._sums.add(ids_P), rollouts.learned_R
+            known_R = ~np.isnan(rewards_R)
+            columns = np.ones(len(group_R)), rollouts.lengths_R, np.nan_to_num(rewards_R), known_R
+            for name, values_R in zip(_SUMS, columns, strict=True):
+                self._sums[name][at_P] += np.bincount(group_R, values_R, len(ids_P))
             predicted_G = rollouts.belief_R.mean[rollouts.first_G]
             self._groups.append((rollouts.counts_G, predicted_G))
         return {}
+
+    def most_expensive(self) -> list[tuple[Id, int, int, float | None]]:
+        """The 20 prompts with most tokens, most first: prompt, rollouts, tokens, mean reward (None
+        if unscored)."""
+        names, columns = self._sums.ids, (self._sums[name] for name in _SUMS)
+        rollouts_P, tokens_P, rewards_P, scored_P = columns
+        return [
+            (
+                names[p],
+                int(rollouts_P[p]),
+                int(tokens_P[p]),
+                float(rewards_P[p] / scored_P[p]) if scored_P[p] else None,
+            )
+            for p in np.lexsort((-rollouts_P, -tokens_P))[:_ROWS].tolist()
+        ]
 
     def log(self, step: int) -> None:
         """Passes on the data added since the last call. If a tracker raises, logs one warning and
@@ -133,7 +96,7 @@ class Trackers(Part):
             return
         counts_G, predicted_G = map(np.concatenate, zip(*self._groups, strict=True))
         self._groups.clear()
-        top = self.prompt_costs.top(_ROWS)
+        top = self.most_expensive()
         ids = [name for name, *_ in top]
         believed_P, texts = self.policy.estimator.belief(ids).mean.tolist(), self.texts_of(ids)
         rows = [
@@ -157,11 +120,11 @@ class Trackers(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """The table's sums, under the key "trackers"."""
-        return {"trackers": self.prompt_costs.state_dict()}
+        return {"trackers": self._sums.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if "trackers" in state:  # else the run had none, and the table starts empty
-            self.prompt_costs.load_state_dict(state["trackers"])
+            self._sums.load_state_dict(state["trackers"])
 
 
 def _to_wandb(trainer: Any, shown: _Shown) -> None:

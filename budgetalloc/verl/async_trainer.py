@@ -21,8 +21,6 @@ from budgetalloc.verl.compatibility import BUFFER_SEAM, check_verl
 from budgetalloc.verl.settings import Settings
 from budgetalloc.verl.trainer import AttachedTrainer, column
 
-__all__ = ["AdaptivePPOTrainerColocateAsync", "PlannedReplayBuffer"]
-
 
 class PlannedReplayBuffer(ReplayBufferAsync):  # type: ignore[misc]
     """Takes the groups that were submitted first, where verl takes those that end first.

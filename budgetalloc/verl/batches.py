@@ -13,8 +13,6 @@ from budgetalloc.budget import IntArray
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session
 
-__all__ = ["COUNTED", "Sessions", "fields_of", "reports", "rows_to_roll_out"]
-
 COUNTED = {"turns": ("num_turns", None), "tool_seconds": ("metrics", "tool_calls")}
 """Names that verl's agent loops count themselves: the field of their output, and the key in it."""
 

@@ -8,8 +8,6 @@ from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options
 
-__all__ = ["BUFFER_SEAM", "SEAM", "check_config", "check_decisions", "check_rounds", "check_verl"]
-
 SEAM = (
     "init",
     "fit",

@@ -7,8 +7,6 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.training.session import Session
 
-__all__ = ["Groups"]
-
 
 class Groups:
     """The groups of a session's step: rollouts of a prompt that are generated together, each with a

@@ -9,8 +9,6 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-__all__ = ["TRAINERS", "AfterVerl", "register"]
-
 logger = logging.getLogger(__name__)
 TRAINERS = "verl.trainer.ppo.v1"
 

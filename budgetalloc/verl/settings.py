@@ -23,8 +23,6 @@ from budgetalloc.training.policy_like import policy_of
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
 
-__all__ = ["PENALTY", "REWARD", "Settings", "build"]
-
 logger = logging.getLogger(__name__)
 
 _OPTIONS = Options.names(trl=False)

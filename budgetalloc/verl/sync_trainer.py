@@ -22,8 +22,6 @@ from budgetalloc.verl.batches import Sessions, rows_to_roll_out
 from budgetalloc.verl.groups import Groups
 from budgetalloc.verl.trainer import MODE, AttachedTrainer, column
 
-__all__ = ["AdaptivePPOTrainer"]
-
 
 @register_trainer(MODE)
 class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]

@@ -26,8 +26,6 @@ from budgetalloc.verl.batches import Sessions
 from budgetalloc.verl.compatibility import check_config, check_decisions, check_rounds, check_verl
 from budgetalloc.verl.settings import Settings
 
-__all__ = ["MODE", "AttachedTrainer", "column"]
-
 logger = logging.getLogger(__name__)
 MODE = "budgetalloc"
 

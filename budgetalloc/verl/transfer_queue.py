@@ -15,18 +15,6 @@ from budgetalloc.errors import InputError
 from budgetalloc.verl.batches import Sessions, fields_of, reports
 from budgetalloc.verl.settings import PENALTY, REWARD
 
-__all__ = [
-    "advantages",
-    "column",
-    "costs",
-    "ended",
-    "of_groups",
-    "put_advantages",
-    "scores",
-    "tags",
-    "without",
-]
-
 
 def tags(partition_id: str) -> dict[str, dict[str, Any]]:
     """The tags of all groups and rows, by their keys."""

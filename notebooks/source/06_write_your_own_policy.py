@@ -138,14 +138,13 @@ RIVALS = {
     "goldilocks, mended": mended,
 }
 table = compare(RIVALS, ledger, 256, steps=100, seeds=range(2), workers=1)
-columns = ["mixed", "mixed_rollouts", "at_least", "at_most", "modelled"]
+columns = ["mixed", "mixed_rollouts", "modelled"]
 display(table[columns].round(3))
 
 # %%
 figure, axis = plt.subplots(figsize=(8, 3.2))
 for at, name in enumerate(table.index):
     row = table.loc[name]
-    axis.plot([row["at_least"], row["at_most"]], [at, at], color="C0", linewidth=7, alpha=0.25)
     error = [[row["mixed_rollouts"] - row["mixed_rollouts_low"]], [row["mixed_rollouts_high"] - row["mixed_rollouts"]]]
     axis.errorbar(row["mixed_rollouts"], at, xerr=error, fmt="o", color="C0", capsize=3)
 axis.set_yticks(range(len(table)), table.index)
@@ -154,10 +153,10 @@ axis.set(xlabel="share of rollouts in mixed groups", xlim=(0, 1), title="Replaye
 plt.show()
 
 # %% [markdown]
-# Points: what the replay drew, with 95 % intervals over seeds. Bands: the range of the share over all possible values
-# of the modelled rewards. If a policy requests more rollouts of a prompt than the log has, a model draws their rewards
-# (`modelled`); a wide band means that the log does not have enough rewards to decide. `uniform` and `knapsack` stay
-# inside the batch, the others choose among all prompts and make smaller groups, hence more of them (`mixed`, a step).
+# Points: what the replay drew, with 95 % intervals over seeds. If a policy requests more rollouts of a prompt than the
+# log has, a model draws their rewards; where their share (`modelled`) is large, the log does not have enough rewards to
+# decide. `uniform` and `knapsack` stay inside the batch, the others choose among all prompts and make smaller groups,
+# hence more of them (`mixed`, a step).
 #
 # By the share of mixed groups, the first attempt looks best. It keeps choosing prompts whose posterior mean is near the
 # target, and the logged model continues to learn whatever the policy chooses.

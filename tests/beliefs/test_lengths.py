@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from budgetalloc.beliefs.ids import Pool
 from budgetalloc.beliefs.lengths import Lengths, expected_tokens
-from budgetalloc.beliefs.pool import Pool
 
 
 def trained(*visits):

@@ -101,6 +101,7 @@ def logged_keys():
     keys |= {"hinted"}  # tests/trl/test_hints.py
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
     keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in contrib/trees
+    keys |= {"gradient_agreement", "noise_scale"}  # in contrib/noise_scale
     step = ast.parse((ROOT / "budgetalloc/trl/step.py").read_text())
     for node in ast.walk(step):  # metrics["seconds"] = ..., metrics | {"frac_reward_zero_std": ...}
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

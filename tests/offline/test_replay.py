@@ -143,7 +143,6 @@ def test_nan_rewards_answer_nothing():
     world.sweep = 1  # a visit without any reward is still a visit
     world.rollout(["a"])
     assert (world.drawn, world.modelled) == (2, 2)
-    assert world.rates(["a", "c"], back=0, ahead=0).tolist() == [0.75, 0.0]  # of the neighbours, where there is none
     with pytest.raises(InputError, match="'b' has no reward in this log"):
         world.rollout(["b"])
 
@@ -163,10 +162,10 @@ def test_rates_by_hand():
     world = Replay(ledger(TINY))
     world.sweep = 1
     assert world.rates(["a", "b", 7, "a"]).tolist() == [7 / 12, 2.5 / 4, 3 / 5, 7 / 12]
-    assert world.rates(["a"], back=0).tolist() == [6 / 8]
-    assert world.rates(["a"], ahead=0).tolist() == [3 / 8]
-    assert world.rates(["a", 7], back=0, ahead=0).tolist() == [0.5, 1.0]
     assert world.success() == pytest.approx((7 / 12 + 2.5 / 4 + 3 / 5) / 3)
+    gap = Replay(ledger({"a": [[0], *[[NAN]] * 6, [1, 1]]}))
+    gap.sweep = 4  # visits 2 to 6 have no reward: one more on each side
+    assert gap.rates(["a"]).tolist() == [1.0]
     assert Replay(ledger({"a": [[1 / 3] * 3] * 5 + [[1.0] * 3]})).rates(["a"])[0] == pytest.approx(1 / 3)
 
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError, Point, certify, greedy, mixed_group
-from budgetalloc.solvers.domains import Domains
-from budgetalloc.solvers.systematic import totals_of_domains
+from budgetalloc.solvers.domains import Domains, totals_of_domains
 
 NAMES = ["math", "code", "chat", None]
 

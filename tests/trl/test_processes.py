@@ -17,8 +17,7 @@ import torch
 from processes import BATCH, FAILURES, LED, NAMES, PROCESSES, PROMPTS, RUNS
 
 import budgetalloc as ba
-from budgetalloc.trl.batch_merge import process_share
-from budgetalloc.trl.processes import rows_of_process
+from budgetalloc.trl.processes import process_share, rows_of_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are forked after the imports")
 # Not in the environment itself, because accelerate and transformers change their behaviour if they find it.

@@ -9,7 +9,7 @@ import torch
 from conftest import AroundSteps, attach, logged
 
 import budgetalloc as ba
-from budgetalloc.trl.batch_merge import merge_rounds, select_rows
+from budgetalloc.trl.processes import merge_rounds, select_rows
 
 STAGED = {
     "ar3po": lambda: ba.methods.ar3po(group=4, seed=1),

@@ -19,7 +19,7 @@ from transformers.integrations import TensorBoardCallback
 
 import budgetalloc as ba
 from budgetalloc.logs.ledger import read_log
-from budgetalloc.trl.trackers import COLUMNS, PromptCosts, histogram_of_counts
+from budgetalloc.trl.trackers import COLUMNS, Trackers, histogram_of_counts
 
 EXPECTED = [
     *("success", "brier", "brier_pool_mean", "prompts", "pool_met", "rewards_clipped", "all_equal", "seconds"),
@@ -210,9 +210,17 @@ def test_nothing_is_collected_that_is_never_logged(build):
 
 
 def test_a_prompt_without_any_reward_has_no_success_and_a_state_restores_all_sums():
-    costs, again = PromptCosts(), PromptCosts()
-    costs.add(["a", 1, "a"], np.array([np.nan, 0.5, np.nan]), np.array([3, 4, 3]))
-    again.load_state_dict(costs.state_dict())
-    for each in (costs, again):
-        each.add([1], np.array([1.0]), np.array([7]))
-    assert costs.top(9) == again.top(9) == [(1, 2, 11, 0.75), ("a", 2, 6, None)]
+    one, again = (Trackers(None, None, [], None) for _ in range(2))
+    session = ba.Session("uniform", ["reward"], parts=[one], quiet=True)
+
+    def step(rewards, tokens):
+        session.begin(list(rewards), 2 * len(rewards), 2)
+        ids_R = session.request()
+        session.observe(ids_R, [rewards[x] for x in ids_R], lengths_R=[tokens[x] for x in ids_R])
+        session.end()
+
+    step({"a": np.nan, 1: 0.5}, {"a": 3, 1: 4})
+    again.load_state_dict(one.state_dict())
+    session.parts.append(again)
+    step({1: 1.0}, {1: 7})
+    assert one.most_expensive() == again.most_expensive() == [(1, 4, 22, 0.75), ("a", 2, 6, None)]

@@ -15,8 +15,6 @@ from typing import Any
 
 from budgetalloc.errors import BudgetallocError, InputError, imported, shown
 
-__all__ = ["ReachedTrain", "run"]
-
 
 class ReachedTrain(BaseException):
     """Ends the script at `train()`. It is no `Exception`, because the script may catch those."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Curves = Mapping[str, Sequence[Sequence[Point]]]  # by policy, a curve for each seed
 
-__all__ = ["ROLLOUTS", "draw", "run", "table"]
-
 ROLLOUTS = 256  # of a step
 
 

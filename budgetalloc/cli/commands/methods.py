@@ -7,8 +7,6 @@ import textwrap
 
 from budgetalloc.methods.table import METHODS, SECTIONS, published
 
-__all__ = ["run"]
-
 _TITLES = ("method", "rule", "source", "checked against", "asks of a trainer")
 
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from budgetalloc.errors import InputError, shown
 
-__all__ = ["RECIPES", "run", "text_of"]
-
 RECIPES = {
     "first_run": "integrations/trl/first_run.py",
     "trl": "integrations/trl/train.py",

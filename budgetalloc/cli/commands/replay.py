@@ -21,8 +21,6 @@ from budgetalloc.report.replays import COLUMNS, LIMITS, POLICIES, unit_rewards
 from budgetalloc.report.summary import plain
 from budgetalloc.report.text import fitting, replay_table
 
-__all__ = ["as_text", "run", "terms", "with_unit_rewards"]
-
 _UNSUPPORTED = ("mixture", "quotas", "cost", "features")
 
 

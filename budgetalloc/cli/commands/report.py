@@ -14,8 +14,6 @@ from budgetalloc.report import Report, as_json, as_text, comparison, report
 from budgetalloc.report.replays import POLICIES
 from budgetalloc.training.policy_like import policy_of
 
-__all__ = ["SECONDS", "compare", "follow", "run", "summary_of"]
-
 SECONDS = 3.0  # between two looks at a log that `--follow` follows
 
 

@@ -8,8 +8,6 @@ import torch
 
 from budgetalloc.cli.testbed import skills
 
-__all__ = ["Success", "answer_logits", "evaluate", "probability"]
-
 
 class Success(NamedTuple):
     """The probability of the right answer to each held-out prompt that can be learned."""

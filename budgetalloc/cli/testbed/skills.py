@@ -20,26 +20,6 @@ import numpy as np
 
 from budgetalloc.offline.worlds import SHOWN
 
-__all__ = [
-    "ALPHABET",
-    "ANSWER_LENGTH",
-    "DIGITS",
-    "LENGTH",
-    "OPERATIONS",
-    "SKILLS",
-    "STRINGS",
-    "WEIGHTS",
-    "Skill",
-    "answer",
-    "held_out",
-    "is_held_out",
-    "is_trap",
-    "make_reward",
-    "pool",
-    "prompt_id",
-    "skill_of",
-]
-
 WEIGHTS = Path(__file__).parent / "weights"  # the model that was pretrained on this language
 DIGITS = string.digits
 LENGTH = ANSWER_LENGTH = 4  # digits in a prompt, and in an answer

@@ -16,8 +16,6 @@ from budgetalloc.cli.testbed.heldout import evaluate
 from budgetalloc.policies import Policy
 from budgetalloc.trl import AdaptiveGRPOCallback
 
-__all__ = ["Point", "train"]
-
 _EVERY = 10  # steps between two points
 
 

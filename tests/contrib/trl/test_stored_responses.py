@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 import budgetalloc as ba
 from budgetalloc.contrib.stored_responses import CorrectResponseBuffer, Stored
 from budgetalloc.trl import AdaptiveGRPOCallback
-from budgetalloc.trl.batch_merge import select_rows
+from budgetalloc.trl.processes import select_rows
 
 
 def filled(names, **given):
