@@ -10,7 +10,8 @@ INTO := $(BIN)/uv pip install --quiet --python
 export UV_FIND_LINKS := $(or $(UV_FIND_LINKS),$(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
 # Where it is set, as in many containers, each process would compile torch, transformers and verl anew: 7 s each.
 unexport PYTHONDONTWRITEBYTECODE
-TRAINERS := tinker trinity art  # those that cannot share an environment with TRL
+TRAINERS := tinker trinity art axolotl  # those that cannot share an environment with TRL; axolotl needs Python 3.12
+PYTHON312 ?= python3.12
 # What loads torch. To look for doctests in __init__.py, pytest reads the module's every attribute, `trl` included.
 CONTRIB_TRL := completions noise_scale rollout_worker stored_responses tree_growth trees
 WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --ignore=tests/trl --ignore=tests/contrib/trl \
@@ -118,6 +119,7 @@ trainers: $(TRAINERS:%=trainer-%)  ## nightly: the recipes of integrations/ for 
 $(TRAINERS:%=trainer-%): trainer-%: .venv-%/installed
 	$(ONE_THREAD) .venv-$*/bin/pytest -q tests/integrations/test_$*.py
 
+.venv-axolotl/installed: private PYTHON = $(PYTHON312)
 $(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints/%.txt integrations/%/requirements.txt | .venv/bin/uv
 	$(PYTHON) -m venv .venv-$*
 	$(INTO) .venv-$* --constraint constraints/$*.txt --requirement integrations/$*/requirements.txt --editable . pytest hypothesis

@@ -33,16 +33,65 @@ TIMES = ("milliseconds", "candidates")
 # The name of a method in the learning benchmark, if it differs.
 LEARNED_AS = {"thompson": "thompson_group", "reinforce_ada": "reinforce_ada_released"}
 LEARNED_WITH = {"cures": "first=0"}  # settings of the benchmark that are not the method's defaults
-LEFT_OUT = (
-    "KRPO (arXiv 2505.07527): its baseline is the state of a Kalman filter over the rewards of a group. It includes "
-    "the rollout's own reward, which biases the gradient, and depends on the order of the rows.\n\n"
-    "Stored samples: the selective sample buffer of Skywork R1V2 (arXiv 2504.16656). The report gives neither its "
-    "size, nor an age, nor the ratio of old to new samples, and no code was released. `buffer=` stores correct "
-    "responses, as in AR3PO.\n\n"
-    "Trees: [`Trees`](docs/api/trl.md#trees-of-rollouts) follows TreePO (arXiv 2508.17445), the schedule of LATR "
-    "(2510.24302) and the points of BranchGRPO (2509.06040). AEPO (2510.14545) branches by entropy; the report lacks "
-    "two of its constants, and a run with guessed ones learned no more. The branching points of Tree-GRPO (2509.21240) "
-    "depend on what follows them, which biases the gradient. TRACE (2606.11119) needs a model of success by prefix."
+# What else is published about rollouts, and where it is, or why it is not.
+ELSEWHERE = (
+    ("rStar2-Agent, DART-GUI (counts)", "`roc`, `dart`"),
+    (
+        "NuRL (arXiv 2509.25666), Guide (2506.13923)",
+        "[`on_all_fail`](docs/api/policies.md): rollouts with your hint where all failed",
+    ),
+    (
+        "TreePO (2508.17445), LATR (2510.24302), BranchGRPO (2509.06040)",
+        "[`Trees`](docs/api/trl.md#trees-of-rollouts) has TreePO's branches, LATR's schedule and BranchGRPO's points, "
+        "and prunes nothing. It [generated 10 to 25 % fewer tokens a step and learned no more from a "
+        "token](benchmarks/learning/README.md#trees-of-rollouts)",
+    ),
+    (
+        "AEPO (2510.14545), ETTRL (2508.11356)",
+        "Not served: they branch where the entropy is high. AEPO's report lacks two constants, and a run with guessed "
+        "ones learned no more. ETTRL's majority vote is [a reward "
+        "function](integrations/trl/README.md#reward-functions-that-compare-the-rollouts-of-a-prompt)",
+    ),
+    (
+        "Tree-GRPO (2509.21240)",
+        "Not served: its branching points depend on what follows them, which biases the gradient",
+    ),
+    ("TRACE (2606.11119)", "Not served: it needs a model of success by prefix"),
+    (
+        "PORTool (2510.26020), C-3PO (2502.06205), KAT-Coder (2510.18779)",
+        "Not served: they branch between the steps of agents, and `Trees` supports neither tools nor environments. "
+        "KAT-Coder's report has no formulas",
+    ),
+    ("Polychromic objectives (2509.25424)", "Not served: they reward sets of rollouts, not single ones"),
+    (
+        "HBPO, Elastic Reasoning, AnytimeReasoner, Train Long Think Short, DART-GUI (lengths), e1, ThinkDial",
+        "Length budgets",
+    ),
+    (
+        "APRIL, AReaL, ROLL Flash, T-PPO, LongCat, SPEC-RL, Seer",
+        "[Asynchronous trainers](integrations/README.md#asynchronous-trainers)",
+    ),
+    ("ReMix (2507.06892)", "Not served: reuse of older rollouts, with penalties to two models, is the trainer's loss"),
+    (
+        "Skywork R1V2 (2504.16656)",
+        "Not served: the report gives neither the size of its sample buffer, nor an age, nor the ratio of old to new "
+        "samples, and no code was released. `buffer=` stores correct responses, as in AR3PO",
+    ),
+    (
+        "KRPO (2505.07527)",
+        "Not served: its baseline, a Kalman filter over a group, includes the rollout's own reward, which biases the "
+        "gradient, and depends on the order of the rows",
+    ),
+    (
+        "ADEPT (2501.12620)",
+        '[`mixture="adept"`](docs/mixtures.md): its bandit over epochs, here over shares of domains',
+    ),
+    ("CROPI (2510.26491)", "Not served: policies see no gradients. Filter the dataset by its scores"),
+    (
+        "online knapsack (2510.16499), payment routing (2308.01028), EconProver (2509.12603), rollout lengths in "
+        "model-based RL (2206.02380)",
+        "Other decisions: agents to hire, channels of payments, passes of a prover, horizons of a world model",
+    ),
 )
 
 
@@ -152,7 +201,8 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
             source = method.source if method.source == method.checked else f"{method.source}; {method.checked}"
             rule = f"{method.formula}. *Starves*" if method.starves else method.formula
             lines.append(_row([f"`{method.name}`", rule, source]))
-    return "\n".join([*lines, *learning(measured), "", "## Left out", "", LEFT_OUT]) + "\n"
+    elsewhere = ["", "## Elsewhere, or left out", "", _row(("system", "place, or reason")), _row(["---"] * 2)]
+    return "\n".join([*lines, *learning(measured), *elsewhere, *map(_row, ELSEWHERE)]) + "\n"
 
 
 def learning(measured: dict[str, dict[str, Any]]) -> list[str]:

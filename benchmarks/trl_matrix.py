@@ -83,7 +83,8 @@ def main() -> int:
     parser.add_argument("--trl", action="append", help=f"default: {', '.join(VERSIONS)}")
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
     # The tests of vLLM have an environment of their own, with its own TRL.
-    parser.add_argument("tests", nargs="*", default=["tests/trl", "--ignore=tests/trl/test_vllm.py"])
+    every = ["tests/trl", "tests/contrib/trl", "--ignore=tests/trl/test_vllm.py"]
+    parser.add_argument("tests", nargs="*", default=every)
     args = parser.parse_args()
     results = {version: test(version, args.tests, args.jobs) for version in args.trl or VERSIONS}
     print()

@@ -28,6 +28,7 @@ ROOMS = [
     "testing",
     "trl",
     "verl",
+    "axolotl",
     "cli",
 ]
 """A module imports from its own room, without a circle, and from the rooms before it. Modules of contrib are parts of

@@ -5,10 +5,11 @@ its tasks and levels. Their other constants and `RATE` were set so that *uniform
 real runs at 3e-4 (of `reasoning`, at 2e-4 and 4.5e-4) in groups of 8, on seeds that no table uses (1000 and 1001 here,
 100 to 103 there). No policies were compared to choose them. The graded twins have the constants of `many_wrong`, and
 pay as their mixes do. `growing`, `chain`, `hopeless` and the mixes of `graded.jsonl` have no twin. Skills share less
-here than in the presets of the package, and have no direction of doubt: with it, rare skills helped each other so much
+here than in the preset of the package, and have no direction of doubt: with it, rare skills helped each other so much
 that uniform solved the hard pool within 40 steps.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import gradings  # in this folder
@@ -17,7 +18,7 @@ import operations
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.offline.worlds import HARD_TAIL, SEEN_ONCE, U_SHAPE, Learner, Task
+from budgetalloc.offline.worlds import U_SHAPE, Learner, Task
 
 _NAMES = tuple(operations.OPERATIONS)
 
@@ -77,7 +78,10 @@ _OPERATIONS = {
 }
 _GRADED = dict.fromkeys(("partial", "composite", "erring"), _OPERATIONS["many_wrong"])  # their prompts, other rewards
 TWINS = {
-    **{"u_shape": U_SHAPE, "hard_tail": HARD_TAIL, "seen_once": SEEN_ONCE},
+    "u_shape": U_SHAPE,
+    # Skills that pass at most one time in four, and four easy ones.
+    "hard_tail": Task(U_SHAPE.skills[:4] + U_SHAPE.skills[13:], per_skill=150, held_out=40),
+    "seen_once": replace(U_SHAPE, per_skill=185),  # 150 steps of 32 prompts draw each of 4,810 once
     **_OPERATIONS,
     **_GRADED,
     # Questions share little: each cell has an answer of its own, and most of a prompt's features are its own.

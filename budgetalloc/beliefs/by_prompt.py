@@ -22,7 +22,7 @@ class ByPrompt:
     Args:
         ids_P: The prompts, some of which may have no rollouts.
         prompt_R: The place in `ids_P` of each rollout's prompt, shape (R,).
-        rewards_R: Its reward, on the trainer's scale; NaN for none.
+        rewards_R: Its reward, on the trainer's scale; near ties are equal. NaN for none.
         success_R: Its success in [0, 1]; NaN for none.
         running_P: Whether more rollouts of the prompt are being generated (`Needs.by_group`), shape
             (P,); without it none are.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array, is_number, shown
 
@@ -30,6 +31,7 @@ __all__ = [
     "check_success",
     "extremes",
     "group_kinds",
+    "levelled",
     "mixed_groups",
     "to_unit",
     "unequal",
@@ -257,14 +259,31 @@ def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
 
 
 def mixed_groups(
-    rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int
+    rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int, resolution: float = 0.0
 ) -> NDArray[np.bool_]:
-    """Which groups have unequal rewards, shape (groups,). Arguments as in `extremes`.
+    """Which groups have rewards that differ by more than the resolution, shape (groups,). Arguments
+    as in `extremes`.
 
     >>> mixed_groups([0.2, 0.2, 0.2, 1.0], np.array([0, 0, 1, 1]), 2)
     array([False,  True])
     """
-    return unequal(*extremes(rewards_R, group_R, groups))
+    low_G, high_G = extremes(rewards_R, group_R, groups)
+    return unequal(low_G, high_G - resolution)
+
+
+def levelled(rewards_R: FloatArray, ids_R: Sequence[Id], resolution: float) -> FloatArray:
+    """The rewards, with one value in each near tie, a group whose rewards differ by at most the
+    resolution: its lowest. Rounding would part rewards that are close together.
+
+    >>> levelled(np.array([1.0, 0.999, 1.001, 1.0, 1.1]), ["a", "a", "a", "b", "b"], 0.002)
+    array([0.999, 0.999, 0.999, 1.   , 1.1  ])
+    """
+    if not resolution:
+        return rewards_R
+    ids_G, group_R = factorize(ids_R)
+    mixed_G = mixed_groups(rewards_R, group_R, len(ids_G), resolution)
+    low_G, _ = extremes(rewards_R, group_R, len(ids_G))
+    return np.where(mixed_G[group_R] | np.isnan(rewards_R), rewards_R, low_G[group_R])
 
 
 KINDS = MIXED, FAILED, PASSED, TIED, SINGLE = ("mixed", "all_fail", "all_pass", "tied", "single")
@@ -275,7 +294,11 @@ WITHOUT_GRADIENT = FAILED, PASSED, TIED
 
 
 def group_kinds(
-    rewards_R: ArrayLike, success_R: ArrayLike, group_R: NDArray[np.int64], groups: int
+    rewards_R: ArrayLike,
+    success_R: ArrayLike,
+    group_R: NDArray[np.int64],
+    groups: int,
+    resolution: float = 0.0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The kind of each group, and its number of rollouts with a reward. Rollouts without a reward
     are ignored.
@@ -287,6 +310,7 @@ def group_kinds(
             pass and tied.
         group_R: The group of each rollout, from 0 to groups - 1, shape (R,).
         groups: Number of groups.
+        resolution: As in `Options`.
 
     Returns:
         The index in `KINDS` (-1 without any reward), and the rollouts with a reward; shape
@@ -298,10 +322,8 @@ def group_kinds(
     >>> [KINDS[kind] for kind in kind_G], rollouts_G
     (['mixed', 'all_fail', 'single'], array([2, 2, 1]))
     """
-    rewards, success = (
-        np.asarray(rewards_R, dtype=np.float64),
-        np.asarray(success_R, dtype=np.float64),
-    )
+    rewards = np.asarray(rewards_R, dtype=np.float64)
+    success = np.asarray(success_R, dtype=np.float64)
     scored_R = ~np.isnan(rewards) & ~np.isnan(success)
     group_R = np.asarray(group_R)[scored_R]
     rollouts_G = np.bincount(group_R, minlength=groups)
@@ -309,7 +331,7 @@ def group_kinds(
     conditions = [
         rollouts_G == 0,
         rollouts_G == 1,
-        unequal(*extremes(rewards[scored_R], group_R, groups)),
+        mixed_groups(rewards[scored_R], group_R, groups, resolution),
     ]
     conditions += [best_G <= EQUAL, worst_G >= 1 - EQUAL]
     return np.select(conditions, [-1, 4, 0, 1, 2], 3), rollouts_G

@@ -75,6 +75,8 @@ def parser() -> argparse.ArgumentParser:
     _policy(add, f"{compared}; repeatable")
     follow = "print the report, without that comparison, whenever the log has grown; Ctrl-C ends"
     add("--follow", action="store_true", help=follow)
+    ties = "rewards of a group that differ by at most this count as equal (default: %(default)s)"
+    add("--resolution", type=float, default=0.0, metavar="X", help=ties)
     skip = "leave out the comparison of policies, the slowest part"
     add("--no-replay", action="store_true", help=skip)
     _number(add, "--steps", "steps of the comparison (default: as many as take about a minute)")

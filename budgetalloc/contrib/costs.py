@@ -13,12 +13,7 @@ from budgetalloc.beliefs.lengths import Lengths
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.contrib.prices import Price, Seconds, tokens
-from budgetalloc.errors import (
-    InputError,
-    UnsupportedError,
-    check_number,
-    shown,
-)
+from budgetalloc.errors import InputError, UnsupportedError, check_number, shown
 from budgetalloc.policies import Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.solvers.interface import check_group_costs

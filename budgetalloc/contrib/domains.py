@@ -1,12 +1,13 @@
-"""Domains of prompts in a run: quotas of the rollouts, and shares that are learned."""
+"""Domains of prompts in a run: statistics, quotas of the rollouts, and shares that are learned."""
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from budgetalloc.beliefs.ids import Id, Pool
+from budgetalloc.beliefs.ids import Id, Pool, factorize
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.contrib.mixture import MixtureState, check_mixture
 from budgetalloc.contrib.mixture_rules import Evidence
@@ -24,18 +25,19 @@ __all__ = ["Domains"]
 
 
 class Domains(Part):
-    """Keeps the rollouts of each domain within quotas, or divides them by what they teach.
+    """Counts the rollouts of each domain for the ledger and `metrics="all"`. With quotas it keeps
+    them within bounds, and with a mixture it divides them by what they teach.
 
     Args:
         domain: The dataset column that names the domain of a prompt; in a loop of your own, the
             domain of each prompt by its id.
         quotas: Lowest and highest share of the rollouts of each domain, such as
-            {"math": (0.3, 0.5)}; prompts of other domains, or of none, share the rest.
+            {"math": (0.3, 0.5)}; prompts of other domains, or of none, share the rest. Or None.
         mixture: How the shares within the quotas are learned: "learn", "adept" or a `Mixture`; or
             None.
 
     Raises:
-        InputError: neither quotas nor a mixture, shares that contradict each other, or no domain.
+        InputError: shares that contradict each other, or no domain.
             `attach` raises `UnsupportedError` or `BudgetError` if the quotas cannot be kept.
 
     >>> import budgetalloc as ba
@@ -58,15 +60,10 @@ class Domains(Part):
                 "each prompt, such as domain={'q1': 'math', 'q2': 'code'}.",
                 argument=name,
             )
-        if quotas is None and self.mixture is None:
-            raise InputError(
-                f"domain={shown(domain)} without quotas= or mixture=: pass the shares, such as "
-                "quotas={'math': (0.3, 0.5)}, or mixture='learn'.",
-                argument="domain",
-            )
         self.domain = domain
-        none = quotas is None or (isinstance(quotas, Mapping) and not quotas)
-        self.shares = {} if none and self.mixture is not None else check_shares(quotas)
+        none = quotas is None or (quotas == {} and self.mixture is not None)
+        self.shares = {} if none else check_shares(quotas)
+        self.decides = bool(self.shares) or self.mixture is not None
         self.quotas: Quotas
         self._session: Session
         self._checked = False
@@ -87,13 +84,13 @@ class Domains(Part):
         if self.mixture is not None:
             mixture = MixtureState(self.mixture, named, self.shares)
         self._session, self.quotas = session, Quotas(self.shares, domain_of, mixture)
-        if not len(session.pool):
+        if self.decides and not len(session.pool):
             session.pool = Pool(domain_of)
-        for rollouts in host.sizes:
+        for rollouts in host.sizes if self.decides else ():
             self._check(rollouts * session.options.generate, host.group)
 
     def plan(self, plan: Plan) -> Plan:
-        if plan.fixed:
+        if plan.fixed or not self.decides:
             return plan
         rollouts = int(plan.budget.rollouts or 0)
         if not self._checked:  # in a loop of your own, whose sizes are known only now
@@ -132,12 +129,19 @@ class Domains(Part):
         policy.begin(plan.ids_P, plan.budget, None, plan.domains_P).in_rounds()
 
     def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
-        """Lets the mixture learn from a step, without rollouts that have a hint, no score or a
-        domain that it does not know."""
+        """Counts the rollouts of a step, and lets the mixture learn from those with a score, a
+        domain that it knows and no hint."""
         if rollouts is None:
-            return {}
-        metrics, mixture = self.quotas.described(rollouts.ids_R), self.quotas.mixture
-        if mixture is None:
+            return self._counted(step.number, "requested", step.missing())
+        at, ids_R, scored = rollouts.step, rollouts.ids_R, ~np.isnan(rollouts.learned_R)
+        of_came = {"tokens": rollouts.lengths_R, "cost": rollouts.costs_R}
+        known_R = [name for name, known in zip(ids_R, scored, strict=True) if known]
+        metrics = self._counted(at, "requested", [*ids_R, *step.missing()])
+        metrics |= self._counted(at, "came", ids_R, **of_came)
+        metrics |= self._counted(at, "scored", known_R, success=rollouts.success_R[scored])
+        in_domain = Counter(map(self.quotas.domain_of.get, ids_R))
+        metrics |= {f"share/{x}": in_domain[x] / len(ids_R) for x in self.quotas.place}
+        if (mixture := self.quotas.mixture) is None:
             return metrics
         domains = len(mixture.domains)
         place_P, place_R = (self.quotas.places_of(ids) for ids in (step.ids_P, rollouts.ids_R))
@@ -156,6 +160,28 @@ class Domains(Part):
         )
         metrics |= mixture.described()
         return metrics
+
+    def trained(self, step: int, ids_R: Sequence[Id], **late_R: Sequence[int]) -> dict[str, float]:
+        return self._counted(step, "trained", ids_R, **late_R)
+
+    def _counted(
+        self, step: int, count: str, ids_R: Sequence[Id], **columns: Any
+    ) -> dict[str, float]:
+        """Appends to the ledger how many of these rollouts each domain has, and the sum of each
+        column over them; returns the counts and the means as metrics."""
+        if not len(ids_R):
+            return {}
+        names_D, domain_R = factorize([str(self.quotas.domain_of.get(name)) for name in ids_R])
+        known = {key: np.asarray(x) for key, x in columns.items() if x is not None}
+        metrics = {f"domain/{count}/{name}": 0.0 for name in self.quotas.domains_P}
+        for at, name in enumerate(names_D):
+            rows = np.flatnonzero(domain_R == at)
+            sums = {key: float(x[rows].sum()) for key, x in known.items()}
+            for write in self._session.written:
+                write.ledger.append_domain(step, str(name), {count: len(rows)} | sums)
+            metrics[f"domain/{count}/{name}"] = float(len(rows))
+            metrics |= {f"domain/{key}/{name}": x / len(rows) for key, x in sums.items()}
+        return metrics if self._session.options.metrics == "all" else {}
 
     def state_dict(self) -> dict[str, Any]:
         """What the mixture has learned, under the key "mixture"."""

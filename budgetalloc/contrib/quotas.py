@@ -1,7 +1,6 @@
 """Quotas: the share of every step's rollouts that each domain of prompts gets."""
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -147,12 +146,3 @@ class Quotas:
         spent_D = Domains.of(self.domains_P, within).spendable(wanted).tolist()
         exact = {x: (count, count) for x, count in zip(within.quotas or {}, spent_D, strict=True)}
         return replace(budget, quotas=exact)
-
-    def described(self, ids_R: Sequence[Id]) -> dict[str, float]:
-        """Metrics: the share of the rollouts for each domain that has a quota.
-
-        >>> Quotas({"code": (0.3, 0.5)}, {"a": "math", "b": "code"}).described(["a", "a", "b"])
-        {'share/code': 0.3333333333333333}
-        """
-        rollouts = Counter(map(self.domain_of.get, ids_R))
-        return {f"share/{name}": rollouts[name] / max(len(ids_R), 1) for name in self.place}

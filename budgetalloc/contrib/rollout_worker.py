@@ -9,6 +9,7 @@ import os
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,10 +47,22 @@ class _Flight(Plan[Completion]):
     """A step of the policy whose rollouts are being generated."""
 
     number: int = 0
-    versions: dict[Id, int] = field(default_factory=dict)  # the oldest of each prompt's group
+    # the model's version and the trainer's step when each prompt was first requested
+    asked: dict[Id, tuple[int, int]] = field(default_factory=dict)
     completions: list[Completion] = field(default_factory=list)  # of the rounds that were observed
     error: Exception | None = None  # why a rollout was lost, if one was
     rounds: int = 0
+
+
+class _Buffer(queue.Queue[Any]):
+    """The trainer's queue, which passes on what else is known of each rollout that is taken."""
+
+    taken: Callable[..., None]
+
+    def get(self, *args: Any, **named: Any) -> Any:
+        each = super().get(*args, **named)
+        self.taken(*each)
+        return each[0]
 
 
 class AdaptiveRolloutWorker:
@@ -140,10 +153,12 @@ class AdaptiveRolloutWorker:
         self.rollouts_per_step, self.ahead, self.prompt_id = rollouts_per_step, ahead, prompt_id
         self.features, self.ledger_path = features, ledger
         self.allow_dataset_change = allow_dataset_change
-        self.rollout_buffer: queue.Queue[Any] = queue.Queue()
+        self.rollout_buffer = _Buffer()
+        self.rollout_buffer.taken = self._take
         self.metrics_queue: queue.Queue[Any] = queue.Queue()
         self.trainer: Any = None
         self._version = self._groups = self._spent = 0
+        self._taken = deque[tuple[Id, int, int]]()  # prompts, ages and lags
         self._admission: Admission[_Flight] = Admission()
         # held while the policy learns, and while its state is saved
         self._learning = threading.Lock()
@@ -229,6 +244,13 @@ class AdaptiveRolloutWorker:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=15)
+        self._tell_taken()
+
+    def _take(self, sample: Any, prompt: Id, step: int) -> None:
+        """Notes that the trainer takes a rollout, unless it drops it as too old or too long."""
+        args, lag = self.trainer.args, self._version - sample.model_version
+        if lag <= args.max_staleness and not 0 < args.token_budget < len(sample.input_ids):
+            self._taken.append((prompt, self.trainer.state.global_step - step, lag))
 
     def update_model_version(self, model_version: int) -> None:
         """Sets the model version with which the server generates from now on."""
@@ -286,7 +308,8 @@ class AdaptiveRolloutWorker:
         if not ids_R:
             return False
         self._hear(f"generating {len(ids_R)} rollouts")
-        flight.versions = dict.fromkeys(ids_R, self._version) | flight.versions
+        now = self._version, self.trainer.state.global_step
+        flight.asked = dict.fromkeys(ids_R, now) | flight.asked
         for clock in self._clocks():
             clock.go()
         key = [self.trainer.args.seed, flight.number, flight.rounds]
@@ -395,10 +418,9 @@ class AdaptiveRolloutWorker:
         kept_R = rows_to_train_on(self.policy, batch, flight.rollouts).tolist()
         samples = list(self._samples(flight, batch, kept_R, advantages_R))
         with self._learning:  # before the trainer can train on the rollouts, and save
-            metrics: dict[str, Any] = {
-                f"budgetalloc/{key}": value
-                for key, value in self.session.end(advantages_R).metrics.items()
-            }
+            # none of them is trained on yet
+            found = self.session.end(advantages_R, np.zeros(0, int)).metrics | self._tell_taken()
+            metrics: dict[str, Any] = {f"budgetalloc/{key}": x for key, x in found.items()}
             self._spent += flight.rollouts
         self._admission.admit()
         metrics["completions/mean_length"] = int(batch.lengths_R.sum()), len(batch)
@@ -407,11 +429,20 @@ class AdaptiveRolloutWorker:
             self.rollout_buffer.put(sample)
         self._groups += len(batch.counts_G)
 
+    def _tell_taken(self) -> dict[str, float]:
+        """Tells the parts what the trainer has taken since the last call; returns metrics."""
+        taken = [self._taken.popleft() for _ in range(len(self._taken))]
+        metrics = dict[str, float]()
+        for part in self.session.parts if taken else ():
+            ids_R, age_R, lag_R = zip(*taken, strict=True)
+            metrics |= part.trained(self.policy.estimator.step, ids_R, age=age_R, lag=lag_R)
+        return metrics
+
     def _samples(
         self, flight: _Flight, batch: Rollouts, kept_R: list[int], advantages_R: FloatArray
     ) -> Iterator[Any]:
-        """The rollouts to train on, with the metrics that TRL logs; rollouts without tokens are
-        left out."""
+        """The rollouts to train on, with the metrics that TRL logs, their prompt and the trainer's
+        step when it was requested; rollouts without tokens are left out."""
         # experimental: TRL may move it
         from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
@@ -426,18 +457,20 @@ class AdaptiveRolloutWorker:
             metrics["reward"] = batch.rewards_R[at]
             metrics["reward_std"] = scored.std() if len(scored) else math.nan
             before, after = len(each.prompt_ids), len(each.ids)
-            yield RolloutSample(
+            version, step = flight.asked[each.prompt]
+            sample = RolloutSample(
                 prompt=_as_messages("user", each.row["prompt"]),
                 completion=_as_messages("assistant", self._text(each)),
                 input_ids=np.array(each.prompt_ids + each.ids, dtype=np.int64),
                 completion_mask=np.array([0] * before + [1] * after, dtype=np.int64),
                 old_log_probs=np.array([0.0] * before + each.log_probs, dtype=np.float32),
                 advantage=float(advantages_R[at]),
-                model_version=flight.versions[each.prompt],
+                model_version=version,
                 group_id=self._groups + group,
                 metrics={name: float(x) for name, x in metrics.items()},
                 enqueued_at=time.time(),
             )
+            yield sample, each.prompt, step
 
     @property
     def _planned(self) -> int:

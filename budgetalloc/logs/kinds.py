@@ -29,6 +29,8 @@ from budgetalloc.logs.table import columns_of
 
 _LEDGER = ("step", "id", "reward", "length", "predicted", "count")
 _MARKS = ("resumed", "reward_range")  # a line with one of these keys is not a rollout
+_COUNTS = ("requested", "came", "scored", "trained")  # of a domain's rollouts
+_MEANS = {"success": "scored", "tokens": "came", "cost": "came", "age": "trained", "lag": "trained"}
 _TINKER = ("split", "iteration", "group_idx", "total_reward", "steps")
 _SECOND_RUN = (
     "row of an earlier run in the same file, left out because a later run began anew "
@@ -66,7 +68,8 @@ def kind_of(frame: pd.DataFrame | None, path: Path, asked: Asked) -> str | None:
 
 def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
     """The rows that count: a line that resumes from a step voids the rows before it of this and of
-    later steps. A line with a range belongs to the rows after it."""
+    later steps. A line with a range belongs to the rows after it. A line with a domain and no id
+    has sums over rollouts."""
     for argument, own in (("reward", asked.reward), ("success", asked.success)):
         if own not in (None, argument):
             raise InputError(
@@ -74,11 +77,12 @@ def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Mad
                 f"Leave out {argument}=.",
                 argument=argument,
             )
-    frame = frame.reindex(columns=dict.fromkeys([*frame.columns, *_LEDGER, *_MARKS]))
+    frame = frame.reindex(columns=dict.fromkeys([*frame.columns, *_LEDGER, *_MARKS, "domain"]))
     resumed_R = pd.Series(_marks(frame["resumed"], as_integer, math.nan), dtype=float)
     ranges = _marks(frame["reward_range"], check_range, (math.nan, math.nan))
     low_R, high_R = np.array(ranges, dtype=float).reshape(-1, 2).T
-    mark_R = ~np.isnan(resumed_R) | ~np.isnan(low_R)
+    sums_R = frame["domain"].notna() & frame["id"].isna()
+    mark_R = ~np.isnan(resumed_R) | ~np.isnan(low_R) | sums_R
     step_R = pd.Series(numbers(frame["step"])[0])
     limit_R = resumed_R[::-1].cummin().ffill()[::-1].fillna(math.inf)
     void_R = ~mark_R & (step_R >= limit_R)
@@ -107,7 +111,20 @@ def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Mad
         asked = replace(asked, success="success")
     table = table[~(mark_R | void_R).to_numpy()]
     table.attrs["reward_range"] = tuple(known.iloc[-1].tolist()) if len(known) else None
+    table.attrs["domains"] = _domains(frame[sums_R & ~(step_R >= limit_R)])
     return table, replace(asked, prompt="prompt_id", reward="reward", step=None, length=None)
+
+
+def _domains(lines: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """The known figures of each domain from the sums in these lines."""
+    cells = lines.reindex(columns=["domain", *_COUNTS, *_MEANS])
+    sums = pd.DataFrame({key: numbers(cells[key])[0] for key in (*_COUNTS, *_MEANS)}, cells.index)
+    figures = sums.groupby(cells["domain"].map(str), sort=False).sum(min_count=1)
+    figures = figures.fillna(dict.fromkeys(_COUNTS, 0.0))
+    for key, count in _MEANS.items():
+        figures[key] /= figures[count]
+    known = figures.drop(columns="scored").dropna(axis=1, how="all")
+    return {str(domain): dict(row) for domain, row in known.iterrows()}
 
 
 def _marks(cells: pd.Series, read: Callable[[Any], Any], none: Any) -> list[Any]:

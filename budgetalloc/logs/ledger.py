@@ -58,6 +58,9 @@ class Ledger:
     """What was left out or assumed, and how often."""
     texts: Mapping[Id, str] = field(default_factory=dict)
     """The beginnings of the prompts' texts, where the log has them."""
+    domains: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of a run with `domain=`: by domain how many rollouts were `requested`, `came` and were
+    `trained` on, and the means `success`, `tokens`, `cost`, `age` and `lag`, as far as known."""
 
     @classmethod
     def read(
@@ -198,8 +201,9 @@ def read_log(
     given = None if reward_range is None else check_range(reward_range)
     notes = Notes()
     log, rows, texts = read(source, asked, notes)
+    domains = rows.attrs.get("domains", {})
     rows, known = with_success(rows, given, notes)
-    return Ledger(_normal(rows), known, log.kind, log.place, notes, texts)
+    return Ledger(_normal(rows), known, log.kind, log.place, notes, texts, domains)
 
 
 def _pandas() -> Any:

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,10 @@ class LedgerWriter:
             text = json.dumps({"reward_range": reward_range}) + "\n" + text
         self._write(text)
         self._range = reward_range or self._range
+
+    def append_domain(self, step: int, domain: str, sums: Mapping[str, float]) -> None:
+        """Appends a line of sums over the rollouts of a domain. Readers add up such lines."""
+        self._write(json.dumps({"step": step, "domain": domain, **sums}) + "\n")
 
     def resume(self, step: int) -> None:
         """Marks that the run continues from this step. Readers leave out earlier rows of this step

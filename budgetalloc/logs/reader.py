@@ -1,7 +1,7 @@
 """Finds the log in a file or folder, recognises its kind by its columns, and makes one frame."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,14 +66,14 @@ def _rollouts(
     log: Log, frames: Iterable[tuple[Path, pd.DataFrame | None]], asked: Asked, notes: Notes
 ) -> tuple[pd.DataFrame, dict[Id, str]]:
     held, start, texts = [], 0, dict[Id, str]()
-    reward_range = None
+    attrs: dict[Hashable, Any] = {}
     for file, frame in frames:
         if frame is None:
             continue
         frame.index = pd.RangeIndex(start, start + len(frame))
         start += len(frame)
         table, named = TABLES[log.kind](frame, asked, file, notes)
-        reward_range = table.attrs.get("reward_range")
+        attrs = table.attrs
         rows = rollouts(table, named, file, notes)
         if "text" in rows:
             new = rows[["prompt", "text"]].drop_duplicates("prompt").dropna()
@@ -88,7 +88,7 @@ def _rollouts(
         rows = completions.whole(rows, asked, notes, log.files, log.place)
     if log.kind == "ledger":
         rows = with_groups(rows, rows[OWN + "size"])
-    rows.attrs["reward_range"] = reward_range
+    rows.attrs.update(attrs)
     if not rows["step"].is_monotonic_increasing:
         notes["steps out of order, sorted"] += 1
         rows = rows.sort_values("step", kind="stable")

@@ -1,7 +1,7 @@
 """Worlds, which return rewards for requested rollouts without a language model."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -46,7 +46,7 @@ class World(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """The settings of a `Learner`. The presets are `U_SHAPE`, `HARD_TAIL` and `SEEN_ONCE`.
+    """The settings of a `Learner`. The preset is `U_SHAPE`.
 
     Defaults from `own` on were set so that *uniform* allocation has about the same curves as on the
     tiny language model of `budgetalloc demo`. No policies were compared to choose them.
@@ -141,10 +141,6 @@ groups of 8 are equal."""
 _SKILLS = tuple((k % 8, (k + 3 + k // 8) % 8, start) for k, start in enumerate(SHOWN))
 U_SHAPE = Task(_SKILLS, coins=(0.25, 0.12))
 """Skills from nearly mastered to nearly unknown, and two traps; 2,080 prompts."""
-HARD_TAIL = Task(_SKILLS[:4] + _SKILLS[13:], per_skill=150, held_out=40)
-"""Skills that pass at most one time in four, and four easy ones; 2,250 prompts."""
-SEEN_ONCE = replace(U_SHAPE, per_skill=185)
-"""The u-shape with 4,810 prompts: 150 steps of 32 prompts draw each once."""
 
 
 class Learner:
@@ -295,10 +291,6 @@ class Learner:
     def probabilities(self, ids_P: Iterable[Any]) -> FloatArray:
         """The probability of each strategy for these prompts now, shape (P, strategies)."""
         return self._probabilities(self._pool.take(self._find(ids_P, "ids_P")))
-
-    def skills(self, ids_P: Iterable[Any]) -> NDArray[np.int64]:
-        """The skill of each prompt, shape (P,); traps come after the skills of the task."""
-        return self._pool.skill_P[self._find(ids_P)]
 
     def _probabilities(self, prompts: "_Prompts") -> FloatArray:
         doubt_PK = self._doubt_SK[prompts.skill_P] * (self._common @ self.theta[:, -1])

@@ -9,13 +9,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator, Estimator
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import (
-    BudgetError,
-    InputError,
-    check_flag,
-    check_integer,
-    check_number,
-)
+from budgetalloc.errors import BudgetError, InputError, check_flag, check_integer, check_number
 from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.composition import least_groups, spend, top
 from budgetalloc.policies.interface import Decide, Needs, Rounds, View, budget_of_groups

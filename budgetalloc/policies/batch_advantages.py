@@ -19,7 +19,7 @@ from budgetalloc.beliefs.expected_reward import (
     variances,
 )
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import extremes, unequal
+from budgetalloc.beliefs.rewards import extremes, mixed_groups, unequal
 from budgetalloc.errors import InputError
 from budgetalloc.policies.advantages import (
     EPS,
@@ -324,6 +324,9 @@ def batch_advantages(
             values_R = group_advantages(
                 rewards_R, groups_R, baseline, scale, weight, lengths_R=lengths_R
             )
+        if rollouts.resolution and baseline != "batch":  # which does not compare within groups
+            about = rollouts.group_R, len(rollouts.counts_G), rollouts.resolution
+            values_R = np.where(mixed_groups(rewards_R, *about)[rollouts.group_R], values_R, 0.0)
         return Advantages(values_R, rewards_R - away_R)
     if baseline == "policy" and rollouts.expected_R is None:
         raise InputError(

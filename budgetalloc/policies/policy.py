@@ -18,7 +18,7 @@ from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize, shuffled_order
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import check_outcomes, check_rewards
+from budgetalloc.beliefs.rewards import check_outcomes, check_rewards, levelled
 from budgetalloc.beliefs.state import check_state, unchanged_on_error
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget, IntArray, check_budget
@@ -161,6 +161,7 @@ class Policy:
         *,
         decide: Decide | None = None,
         ahead: int = 0,
+        resolution: float = 0.0,
     ) -> "Step":
         """Opens a step: request counts, observe rewards, end.
 
@@ -173,6 +174,7 @@ class Policy:
             domains_P: The domain of each prompt; required if the budget has quotas.
             decide: A rule that replaces the policy's own in this step.
             ahead: How many earlier steps have begun and not ended. Draws differ from theirs.
+            resolution: As in `Options`.
 
         Raises:
             InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot
@@ -185,7 +187,7 @@ class Policy:
         if self.plan:
             budget = replace(budget, rollouts=self.rollouts(budget.rollouts))
         budget = Bounds.resolve(self.needs).filled(budget)
-        return Step(self, ids_P, budget, costs_P, domains_P, decide, ahead)
+        return Step(self, ids_P, budget, costs_P, domains_P, decide, ahead, resolution)
 
     def allocate(
         self,
@@ -234,11 +236,11 @@ class Policy:
         ids = check_ids(ids_R, "ids_R")
         self.learn([(ids, *check_outcomes(rewards_R, success_R, len(ids)))])
 
-    def learn(self, rounds: Sequence[_Rows]) -> None:
+    def learn(self, rounds: Sequence[_Rows], resolution: float = 0.0) -> None:
         """Learns from one step's prompts, checked rewards and successes, round by round, and ends
         the step."""
         if self.memory is not None:  # first: if its update rule raises, neither changes
-            self.memory.learn(*_joined(rounds))
+            self.memory.learn(*_joined(rounds, resolution))
         for ids_R, _, success_R in rounds:
             self.estimator.observe(ids_R, success_R)
         self.estimator.tick()
@@ -278,12 +280,13 @@ class Policy:
                 self.memory.load_state_dict(state)
 
 
-def _joined(rounds: Sequence[_Rows]) -> _Rows:
-    """The prompts, rewards and successes of all rounds."""
+def _joined(rounds: Sequence[_Rows], resolution: float) -> _Rows:
+    """The prompts, rewards without near ties, and successes of all rounds."""
     none = np.zeros(0)
     ids_R = [x for ids, _, _ in rounds for x in ids]
     rewards_R = np.concatenate([none, *(rewards for _, rewards, _ in rounds)])
-    return ids_R, rewards_R, np.concatenate([none, *(success for _, _, success in rounds)])
+    success_R = np.concatenate([none, *(success for _, _, success in rounds)])
+    return ids_R, levelled(rewards_R, ids_R, resolution), success_R
 
 
 def _check_together(memory: Memory, estimator: Estimator) -> None:
@@ -322,8 +325,9 @@ class Step:
         domains_P: Sequence[Hashable] | None,
         decide: Decide | None,
         ahead: int,
+        resolution: float,
     ) -> None:
-        self.policy = policy
+        self.policy, self.resolution = policy, resolution
         self.ids_P = Pool.of(ids_P)
         self.budget = budget
         budget.check(len(self.ids_P))
@@ -354,9 +358,8 @@ class Step:
         """This step as it began, before the first request."""
         decide = self._decide if self.replaced else None
         ahead = self.number - self.policy.estimator.step
-        return Step(
-            self.policy, self.ids_P, self.budget, self._costs, self._domains_P, decide, ahead
-        )
+        about = self._costs, self._domains_P, decide, ahead, self.resolution
+        return Step(self.policy, self.ids_P, self.budget, *about)
 
     @cached_property  # only a decision needs the order, and not every process decides
     def _order_P(self) -> IntArray:
@@ -462,7 +465,7 @@ class Step:
     def _so_far(self, running: list[Id]) -> ByPrompt:
         """The rollouts of all rounds so far, by the prompts of the view. Others may be observed, if
         nothing was requested; they are left out."""
-        ids_R, rewards_R, success_R = _joined(self._seen)
+        ids_R, rewards_R, success_R = _joined(self._seen, self.resolution)
         at_R = self._shuffled.find(ids_R)
         own_R = at_R >= 0
         running_P = np.isin(self._order_P, self._places(running))
@@ -606,7 +609,7 @@ class Step:
                 "step, which drops this one."
             )
         self._open = False
-        self.policy.learn(self._seen)
+        self.policy.learn(self._seen, self.resolution)
 
     def _check_open(self) -> None:
         if not self._open:

@@ -39,6 +39,7 @@ class Rollouts:
         step: The trainer's step.
         policy_step: Steps that the policy ended before this one.
         uniform: Whether the step had uniform groups, because the policy had fallen back (`rails`).
+        resolution: As in `Options`.
         prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
         reported: What it reported of each name of `cost=`, NaN where it did not.
         costs_R: Its cost with its share of the prompt's, if costs are learned and have a fixed
@@ -63,6 +64,7 @@ class Rollouts:
     step: int = 0
     policy_step: int = 0
     uniform: bool = False
+    resolution: float = 0.0
     prompt_lengths_R: IntArray | None = None
     reported: Mapping[str, FloatArray] = field(default_factory=dict)
     costs_R: FloatArray | None = None

@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import EQUAL, KINDS, WITHOUT_GRADIENT, check_range, group_kinds
-from budgetalloc.errors import BudgetallocError, InputError, imported
+from budgetalloc.errors import BudgetallocError, InputError, check_number, imported
 from budgetalloc.logs.ledger import Ledger, read_log
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
@@ -114,6 +114,8 @@ class Report:
     """Omissions and assumptions of the reader, with their counts."""
     doubts: list[str]
     """The notes about ambiguous content of the log, to be read first."""
+    domains: Mapping[str, Mapping[str, float]]
+    """As in the `Ledger`; empty without `domain=`."""
     by_step: "pd.DataFrame"
     """For each step `rollouts`, those by kind of group, and sums of `reward`, `success`,
     `surprise`, `tokens` and `cost`."""
@@ -196,6 +198,7 @@ def report(
     seeds: Iterable[int] = range(5),
     steps: int | None = None,
     reward_range: tuple[float, float] | None = None,
+    resolution: float = 0.0,
     workers: Workers = None,
     progress: Progress | None = None,
     **reading: Any,
@@ -213,6 +216,7 @@ def report(
         reward_range: The rewards that stand for failure and success. Left out: the range that the
             log has, else 0 and 1, or the lowest and highest reward of the log if rewards lie
             outside [0, 1], with a note. A log with a success column needs none.
+        resolution: As in `Options`, in the units of the ledger's rewards. Replays do without it.
         workers: Processes for the replays, or "ray"; by default one process for each core.
         progress: Called with the replays ended and the replays in all.
         reading: Passed on to `Ledger.read` with a path, such as `prompt="id"`.
@@ -252,7 +256,9 @@ def report(
         for text in constant_scores(frame["step"], {"of the log": frame["reward"]}):
             notes[text] = len(frame)
             doubts.append(text)
-    figures = _figures(ledger, success_R)
+    if check_number("resolution", resolution, 0, math.inf):
+        notes[f"rewards that differ by at most {resolution:g} in a group are equal"] = len(ledger)
+    figures = _figures(ledger, success_R, resolution)
     low, high = given or ledger.reward_range or (0.0, 1.0)
     figures |= {"reward_low": low, "reward_high": high, "notes": notes, "doubts": doubts}
     replayed: dict[str, Any] = {"why_not": "no policy was named"}
@@ -278,7 +284,7 @@ def report(
     return Report(**figures, **replayed)
 
 
-def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
+def _figures(ledger: Ledger, success_R: Any, resolution: float) -> dict[str, Any]:
     """The fields of a report that follow from the rollouts."""
     pd = imported("pandas", "A report", "logs")
     frame = ledger.frame.assign(success=success_R)
@@ -303,7 +309,8 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
         names, among_R = np.unique(frame["group"], return_inverse=True)
         group_R = visit_R * len(names) + among_R
     _, opens_G, group_R = np.unique(group_R, return_index=True, return_inverse=True)
-    kind_G, size_G = group_kinds(frame["reward"], frame["success"], group_R, len(opens_G))
+    rewards_R, success_R = frame["reward"], frame["success"]
+    kind_G, size_G = group_kinds(rewards_R, success_R, group_R, len(opens_G), resolution)
     kind_R, single_R = np.array(KINDS)[kind_G][group_R], (size_G == 1)[group_R]
     wasted_R = np.isin(kind_R, WITHOUT_GRADIENT)
     logged_R = frame["predicted"].between(0, 1).to_numpy()
@@ -385,6 +392,7 @@ def _figures(ledger: Ledger, success_R: Any) -> dict[str, Any]:
         "success_brier_constant": variance,
         "success_logged": int(logged_R.sum()),
         "success_deciles": _deciles(frame["success"], predicted_R),
+        "domains": ledger.domains,
         "by_step": by_step,
         "by_prompt": by_prompt,
     }

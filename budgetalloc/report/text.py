@@ -17,6 +17,7 @@ __all__ = [
     "MEANING",
     "as_text",
     "cost_sentences",
+    "domains_table",
     "doubts_sentences",
     "fitting",
     "forecast_sentences",
@@ -232,6 +233,12 @@ def replay_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return table
 
 
+def domains_table(run: Report) -> list[list[str]]:
+    """The figures of each domain, after a row of headings."""
+    rows = [[shortened(name, 30), *map(_number, x.values())] for name, x in run.domains.items()]
+    return [["domain", *next(iter(run.domains.values()))], *rows]
+
+
 def _spanned(row: Mapping[str, Any], figure: str, sign: str = "-") -> str:
     """A share in per cent with its interval, if it has one."""
     low, high = row[f"{figure}_low"], row[f"{figure}_high"]
@@ -302,6 +309,8 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
         first, last = run.by_step.index[0], run.by_step.index[-1]
         explained = "Success: the mean. Surprise: the mean of |success - prediction|."
         lines += wrapped(f"Steps {first} to {last}. {explained}")
+    if run.domains:
+        lines += ["", "DOMAINS", "", *fitting(domains_table(run), width)]
     lines += ["", "PROMPTS", "", *wrapped(*prompts_sentences(run))]
     lines += ["", "  most wasted rollouts  of all  success  prompt"] if run.most_wasted else []
     for row in run.most_wasted[:5]:

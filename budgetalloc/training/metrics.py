@@ -99,9 +99,8 @@ def _of_groups(batch: Rollouts, every: bool) -> dict[str, float]:
     unhinted = ~batch.hinted_R
     group_R = batch.group_R[unhinted]
     n_G = np.bincount(group_R, minlength=len(batch.first_G))
-    kind_G, scored_G = group_kinds(
-        batch.rewards_R[unhinted], batch.success_R[unhinted], group_R, len(n_G)
-    )
+    rewards_R, success_R = batch.rewards_R[unhinted], batch.success_R[unhinted]
+    kind_G, scored_G = group_kinds(rewards_R, success_R, group_R, len(n_G), batch.resolution)
     scored = max(int(scored_G.sum()), 1)
     metrics = {
         f"frac_{kind}": float(scored_G[kind_G == at].sum() / scored)
@@ -207,7 +206,8 @@ def share_without_spread(batch: Rollouts) -> float:
     by real groups."""
     groups, scored_R = len(batch.counts_G), ~np.isnan(batch.rewards_R)
     n_G = np.bincount(batch.group_R[scored_R], minlength=groups)
-    equal_G = (n_G > 1) & ~mixed_groups(batch.rewards_R, batch.group_R, groups)
+    mixed_G = mixed_groups(batch.rewards_R, batch.group_R, groups, batch.resolution)
+    equal_G = (n_G > 1) & ~mixed_G
     return float(n_G[equal_G].sum() / max(n_G.sum(), 1))
 
 

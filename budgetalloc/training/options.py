@@ -1,5 +1,6 @@
 """The options of a policy in a run: all of them, once."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -8,7 +9,14 @@ from typing import Any, Literal, get_args
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.errors import InputError, UnsupportedError, check_choice, check_flag, nearest
+from budgetalloc.errors import (
+    InputError,
+    UnsupportedError,
+    check_choice,
+    check_flag,
+    check_number,
+    nearest,
+)
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
@@ -62,13 +70,17 @@ class Options:
             prompts (`Rails`). The policy continues to learn, and decides again afterwards. False
             only warns. By default True.
         metrics: "main", the default, for those that tell whether it works; or "all".
+        resolution: For graded rewards: a group whose rewards differ by at most this, from lowest to
+            highest, counts as one of equal rewards, for the policy and in metrics. By default 0.
+            Under the baselines "group", which then replaces the trainer's own, and "loo" its
+            advantages are 0. Other baselines do not compare within groups, and are unchanged.
         hint: With TRL, for `methods.on_all_fail`: a function from a dataset row to the row with a
             hint in its prompt. Rollouts with a hint belong to their prompt's group, are trained on
             with the hint, and are logged as "ID (hinted)".
         buffer: With TRL, a `budgetalloc.contrib.stored_responses.CorrectResponseBuffer`: where all
             responses of a prompt fail, a correct one of an earlier step stands for one of them.
         domain: The dataset column that names the domain of a prompt, or in a loop of your own a
-            mapping from ids to domains; for `quotas` and `mixture`.
+            mapping from ids to domains; for `quotas`, `mixture` and statistics by domain.
         quotas: Lowest and highest share of the generated rollouts of each domain, such as
             {"math": (0.3, 0.5)}, kept at every step; prompts of other domains, or of none, are not
             limited. `contrib.domains.Domains` is the part that keeps them.
@@ -99,6 +111,7 @@ class Options:
     reward_range: tuple[float, float] | None = None
     fallback: bool | None = None
     metrics: Literal["main", "all"] | None = None
+    resolution: float = 0.0
     hint: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     buffer: Any = None
     domain: Any = None
@@ -163,11 +176,13 @@ class Options:
             reward_range=None if asked.reward_range is None else check_range(asked.reward_range),
             fallback=check_flag("fallback", True if asked.fallback is None else asked.fallback),
             metrics=asked.metrics or "main",
+            resolution=check_number("resolution", asked.resolution, 0, math.inf),
         )
         check_choice("scale", options.scale, get_args(Scale))
         check_choice("metrics", options.metrics, ("main", "all"))
         unchanged = (options.scale, options.weight) == (trainer_scale, "rollout")
-        kept = options.keep_batch and options.buffer is None and unchanged
+        changed = options.buffer is not None or options.resolution > 0
+        kept = options.keep_batch and unchanged and not changed
         if options.baseline is None:
             options = replace(options, baseline=needs.baseline or (None if kept else "group"))
         options._check()
@@ -218,7 +233,7 @@ class Options:
     def of_groups(self) -> bool:
         """Whether advantages compare within groups. A trainer with GRPO's advantages can then keep
         its own."""
-        return self.baseline in (None, "group")
+        return self.baseline in (None, "group") and not self.resolution
 
     def parts(self) -> list[Part]:
         """The parts that these options ask for. Their modules are imported only then."""
@@ -251,6 +266,22 @@ class Options:
         baseline = "group" if batch.uniform else self.baseline or "group"
         scale, weight = self.scale or "group", self.weight or "rollout"
         return batch_advantages(batch.with_rewards(rewards_R), baseline, scale, weight)
+
+
+def check_node(given: Mapping[str, Any], own: Sequence[str]) -> None:
+    """Raises `InputError` for a key of the node `budgetalloc` in another program's configuration
+    that is neither "policy" nor an option nor one of `own`.
+
+    >>> check_node({"polcy": "knapsack"}, ["ledger"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: budgetalloc.polcy is unknown, did you mean policy? Use one of ...
+    """
+    keys = ("policy", *Options.names(trl=False), *own)
+    for key in given:
+        if key not in keys:
+            raise InputError(
+                f"budgetalloc.{key} is unknown{nearest(key, keys)} Use one of {', '.join(keys)}."
+            )
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:

@@ -64,7 +64,7 @@ class Part:
 
     A part knows the session and no trainer, so that it works under every trainer. The session calls
     `attach` once, `start` when a training begins, and in each step `plan` before the policy
-    decides, `record` when rollouts have come, and `learn` after the policy has learned.
+    decides, `record` when rollouts have come, `learn` after the policy has learned, and `trained`.
 
     >>> import budgetalloc as ba
     >>> class LongestAnswer(Part):
@@ -109,6 +109,12 @@ class Part:
             rollouts: The record; None if every rollout failed.
             step: The policy's step, which has ended.
         """
+        return {}
+
+    def trained(self, step: int, ids_R: Sequence[Id], **late_R: Sequence[int]) -> dict[str, float]:
+        """Notes the prompts of the rollouts that are trained on, in the ledger's step, and returns
+        metrics. A trainer that generates ahead tells the `age` of each rollout, the optimizer steps
+        since its decision, and its `lag`, the newer versions of the model."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,17 +1,18 @@
-"""A policy from what an argument may be: a policy, a name, or a function."""
+"""A policy from what an argument may be: a policy, a name, a mapping, or a function."""
 
 import pkgutil
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from budgetalloc.errors import InputError, shown
 from budgetalloc.policies.policy import Policy
 
-PolicyLike = Policy | str | Callable[..., Policy]
+PolicyLike = Policy | str | Mapping[str, Any] | Callable[..., Policy]
 """A policy, a function that builds one, or the name of such a function: of a method, of your file
-("mine.py:thirds") or of a module ("package.module.thirds")."""
+("mine.py:thirds") or of a module ("package.module.thirds"). Or, as in YAML, a mapping with that
+`name` and the function's arguments, of which `policy` may be another policy."""
 
 
 def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Policy:
@@ -30,9 +31,18 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
     >>> import budgetalloc as ba
     >>> policy_of("adaptive"), policy_of(ba.adaptive, seed=3)
     (adaptive(seed=0), adaptive(seed=3))
+    >>> policy_of({"name": "budgetalloc.policies.growing", "policy": "adaptive", "most": 4})
+    growing(adaptive(seed=0), first=2, most=4)
     """
     if isinstance(given, Policy):
         return given
+    if isinstance(given, Mapping):
+        if not isinstance(given.get("name"), str):
+            raise InputError(name, "a mapping needs the key name, such as {name: knapsack}.", given)
+        settings = {key: value for key, value in given.items() if key != "name"} | settings
+        if "policy" in settings:
+            settings["policy"] = policy_of(settings["policy"], f"{name}.policy")
+        given = given["name"]
     build: Any = given
     if isinstance(given, str) and (":" in given or "." in given):
         build = _own_function(given, name)

@@ -199,7 +199,7 @@ class Prompts:
         columns = list(getattr(self.dataset, "column_names", None) or [])
         if not self.indexable:
             raise UnsupportedError(
-                f"quotas need the domain of every prompt, and a {type(self.dataset).__name__} does "
+                f"domain= is for the rows of a dataset, and a {type(self.dataset).__name__} does "
                 "not list its rows. "
                 "Pass a datasets.Dataset."
             )

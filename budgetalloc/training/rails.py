@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import by_beliefs
@@ -22,16 +23,18 @@ _SUMS = ("brier", "pool", "rollouts")
 
 REASON = (
     "The beliefs have predicted success worse than one rate for all prompts. Possible reasons: the "
-    "reward "
-    "changes with the step, prompts share a name (prompt_id=), or the beliefs of another run were "
-    "loaded."
+    "reward changes with the step, prompts share a name (prompt_id=), or the beliefs of another "
+    "run were loaded."
 )
 CHANGED = (
     "The rewards of all prompts are %s what was believed, three steps in a row. The baseline "
-    "follows at once, and the "
-    "beliefs within some steps. This is usual in the first steps, and under a schedule of weights, "
-    "of bonuses or of "
-    "strictness; otherwise look at the rewards."
+    "follows at once, and the beliefs within some steps. This is usual in the first steps, and "
+    "under a schedule of weights, of bonuses or of strictness; otherwise look at the rewards."
+)
+CONSTANT = (
+    "In each of the last %d steps all rewards were equal (%g in the last), so nothing was learned. "
+    "Look at some completions: does the reward function find their answers, or are they cut off? "
+    "If it is right, the prompts are too hard or too easy."
 )
 
 
@@ -59,7 +62,8 @@ class Rails(Part, Stateful):
         self._sums = dict.fromkeys(_SUMS, 0.0)
         self._worse = 0  # steps in a row
         self._within = 0  # steps in a row in which the beliefs were not worse
-        self._moved = 0  # steps in a row with a recalibrated baseline
+        self._equal = 0  # steps in a row with equal rewards, of which none is trained on
+        self._moved = 0  # steps in a row with a recalibrated baseline and other rewards
         self._warned: set[str] = set()
 
     def attach(self, session: Any, host: Host) -> None:
@@ -91,7 +95,12 @@ class Rails(Part, Stateful):
         count = float(known_R.sum())
         self._compare({"brier": brier, "pool": pool, "rollouts": count})
         recalibrated = float(own.calibration.changed_R.mean())
-        self._moved = self._moved + 1 if recalibrated > 0.5 else 0
+        one_R = np.zeros(len(rollouts), dtype=np.int64)
+        varies = bool(mixed_groups(rollouts.rewards_R, one_R, 1)[0])
+        self._equal = 0 if varies else self._equal + 1
+        self._moved = self._moved + 1 if recalibrated > 0.5 and varies else 0
+        if self._equal == _WARNED:
+            self._say(CONSTANT, self._equal, rollouts.rewards_R[known_R][0], once="constant")
         if self._moved == _MOVED:
             self._say(
                 CHANGED, "below" if own.calibration.lean_R.mean() < 0 else "above", once="changed"

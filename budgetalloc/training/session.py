@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.ids import Id, Pool, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import levelled
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest, shown
@@ -231,6 +232,7 @@ class Session:
             plan.domains_P,
             decide=plan.decide,
             ahead=len(self._suspended),
+            resolution=self.options.resolution,
         )
         if self._at_once and (step.in_rounds() or self.options.generate > 1):
             rounds = "decides in rounds"
@@ -393,11 +395,12 @@ class Session:
             now.record = made
         return now.record
 
-    def end(self, advantages_R: FloatArray | None = None) -> Ended:
+    def end(self, advantages_R: FloatArray | None = None, kept_R: IntArray | None = None) -> Ended:
         """Ends the step: writes it to the ledger, and then lets the policy learn from it.
 
         Args:
             advantages_R: The advantages that are trained on, if the trainer computed them.
+            kept_R: The rows that the trainer then trains on. By default all.
 
         Raises:
             InputError: no step has begun, no rollout was observed, or the policy wants more. The
@@ -420,7 +423,8 @@ class Session:
                 advantages_R = self.options.advantages(batch).values_R
                 trained_R = advantages_R[kept_R]
             else:  # those of the rows that the trainer kept
-                kept_R, trained_R = np.arange(len(batch)), advantages_R
+                kept_R = np.arange(len(batch)) if kept_R is None else kept_R
+                trained_R = advantages_R
             lost_R = step.belief_of(step.missing())
             met = len(self.policy.estimator) / self.pool_size if self.pool_size else None
             every, hints = self.options.metrics == "all", self.options.hint is not None
@@ -429,8 +433,9 @@ class Session:
                 write(batch)
             self._warn_if_prompts_never_return(step)
             step.end()
+            ids_R = [batch.ids_R[at] for at in np.unique(kept_R)]
             for part in self.parts:
-                metrics |= part.learn(batch, step)
+                metrics |= part.learn(batch, step) | part.trained(batch.step, ids_R)
             self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, sums_of(batch))
             self._now = None
             return Ended(batch, advantages_R, kept_R, metrics)
@@ -503,6 +508,7 @@ def rows_to_train_on(
     if policy.keep is None or len(batch) <= wanted:
         return np.arange(len(batch))
     rewards_R = batch.rewards_R if rewards_R is None else rewards_R
+    rewards_R = levelled(rewards_R, batch.ids_R, batch.resolution)
     rows = np.asarray(policy.keep(batch.ids_R, rewards_R, wanted, batch.scores_RF, batch.success_R))
     fits = rows.shape == (wanted,) and rows.dtype.kind in "iu"
     if not fits or (wanted and not (rows.min() >= 0 and rows.max() < len(batch))):
@@ -537,6 +543,7 @@ def _record(now: _Open, measure: Measure, scoring: Any, trainer_step: int) -> Ro
         step=trainer_step,
         policy_step=step.policy.estimator.step,
         uniform=step.replaced,
+        resolution=step.resolution,
         prompt_lengths_R=np.concatenate(given) if given else None,
         reported={
             name: np.concatenate([each["reported"][name] for each in observed])

@@ -214,8 +214,8 @@ def _refusals(
     if options.baseline is not None and aggregation != "sum_then_normalize":
         yield UnsupportedError(
             f"GRPOConfig(multi_objective_aggregation={aggregation!r}) normalises each reward over "
-            "equal groups. Use 'sum_then_normalize', or attach uniform() without baseline=, scale= "
-            "and weight=."
+            "equal groups. Use 'sum_then_normalize', or attach uniform() without baseline=, "
+            "scale=, weight= and resolution=."
         )
     if options.baseline is not None and (unnamed := _unnamed_tasks(trainer, prompts)):
         yield unnamed

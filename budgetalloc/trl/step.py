@@ -78,8 +78,8 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
             f"at least {total}."
         )
     batch = session.record(trainer.state.global_step)
-    output, everyones_R = batch_to_train_on(training, batch, sizes, outputs, total)
-    metrics = session.end(everyones_R).metrics
+    output, everyones_R, kept_R = batch_to_train_on(training, batch, sizes, outputs, total)
+    metrics = session.end(everyones_R, kept_R).metrics
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
     return output, batch
@@ -390,8 +390,9 @@ def reports(
 
 def batch_to_train_on(
     training: Training, batch: Rollouts, sizes: list[int], outputs: list[dict[str, Any]], total: int
-) -> tuple[dict[str, Any], FloatArray]:
-    """TRL's batch of this process, and the advantages of all processes' rows.
+) -> tuple[dict[str, Any], FloatArray, IntArray]:
+    """TRL's batch of this process, the advantages of all processes' rows, and the rollouts that are
+    trained on.
 
     The batches have `total` rows in all, and are made of TRL's batches of the rounds, which have
     these sizes.
@@ -442,7 +443,8 @@ def batch_to_train_on(
         everyones = accelerator.gather(output["advantages"]).cpu()
     else:  # every process computed them: an exchange would wait
         everyones = torch.as_tensor(advantages_R[kept_R], dtype=output["advantages"].dtype)
-    return output, np.asarray(everyones.double().numpy())
+    trained_on_R = np.setdiff1d(kept_R, replaced)
+    return output, np.asarray(everyones.double().numpy()), trained_on_R
 
 
 def _put_branch_advantages(training: Training, batch: Rollouts, output: dict[str, Any]) -> None:

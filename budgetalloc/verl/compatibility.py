@@ -80,7 +80,6 @@ def check_config(
     own, estimator = options.baseline is not None, config.algorithm.adv_estimator
     filters = (config.algorithm.get("filter_groups") or {}).get("enable", False)
     refills = config.trainer.v1.sampler.get("sync_refill_failed_groups", False)
-    shares = "quotas" if options.mixture is None else "mixture"
     paced = policy.plan != ()
     mode = f"trainer_mode={config.trainer.v1.trainer_mode}"
     if ahead:
@@ -93,9 +92,8 @@ def check_config(
                 f"{inside}": candidates != 1,
                 f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, "
                 f"whose batches hold groups of several decisions. {_SYNC}": chooses,
-                f"{shares} in an asynchronous trainer, whose candidates are the prompts that verl "
-                f"submits next, and these may hold none of a domain. {_SYNC}": options.domain
-                is not None,
+                f"domain={options.domain!r} in an asynchronous trainer, whose batches hold groups "
+                f"of several decisions. {_SYNC}": options.domain is not None,
                 f"a pacing ({policy}) in an asynchronous trainer, {number}. {_SYNC}": paced,
             },
         )

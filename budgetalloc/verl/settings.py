@@ -14,11 +14,10 @@ from budgetalloc.errors import (
     check_flag,
     check_number,
     check_type,
-    nearest,
     shown,
 )
 from budgetalloc.policies import Policy
-from budgetalloc.training.options import Options, other_scale
+from budgetalloc.training.options import Options, check_node, other_scale
 from budgetalloc.training.policy_like import policy_of
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
@@ -34,7 +33,6 @@ _OWN = (
     "allow_dataset_change",
     "straggler_timeout",
 )
-_KEYS = ("policy", *_OPTIONS, *_OWN)
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of
 `algorithm.use_kl_in_reward`."""
@@ -97,13 +95,10 @@ class Settings:
             InputError: a key is unknown, or a value is out of range.
         """
         given = {key: tuples(value) for key, value in given.items()}
-        for key in given:
-            if key not in _KEYS:
-                raise InputError(
-                    f"budgetalloc.{key} is unknown{nearest(key, _KEYS)} Use one of "
-                    f"{', '.join(_KEYS)}."
-                )
-        policy = _paced(build(given.get("policy") or "adaptive"), given.get("pacing"))
+        check_node(given, _OWN)
+        policy = _paced(
+            policy_of(given.get("policy") or "adaptive", "budgetalloc.policy"), given.get("pacing")
+        )
         asked: dict[str, Any] = {"candidates": 1} if ahead else {}
         asked |= {"success": REWARD} if penalty else {}
         asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
@@ -120,7 +115,7 @@ class Settings:
                     "mode. Use trainer_mode=budgetalloc, or leave it out.",
                     argument="shadow",
                 )
-            asked["shadow"] = build(shadow, "budgetalloc.shadow")
+            asked["shadow"] = policy_of(shadow, "budgetalloc.shadow")
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
         weights = [1.0 for _ in names]
         if isinstance(success, str) and success not in names:
@@ -164,23 +159,3 @@ def _paced(policy: Policy, pacing: Any) -> Policy:
     check_type("budgetalloc.pacing", pacing, Mapping, "a mapping, as in configs/paced.yaml")
     with _about("budgetalloc.pacing: "):
         return replace(policy, plan=pacing_plan(pacing))
-
-
-def build(policy: Any, name: str = "budgetalloc.policy") -> Policy:
-    """The policy of this name, or of a mapping with `name` and the arguments of its function, of
-    which `policy` may be another policy. Errors name the setting `name`.
-
-    >>> build({"name": "budgetalloc.thompson", "seed": 3}).seed
-    3
-    >>> build({"name": "budgetalloc.policies.growing", "policy": "adaptive", "most": 4})
-    growing(adaptive(seed=0), first=2, most=4)
-    """
-    asked = {"name": policy} if isinstance(policy, str) else policy
-    if not isinstance(asked, Mapping) or not isinstance(asked.get("name"), str):
-        raise InputError(
-            name, "give a name of `budgetalloc methods`, or a mapping with it.", policy
-        )
-    options = {key: value for key, value in asked.items() if key != "name"}
-    if "policy" in options:
-        options["policy"] = build(options["policy"], f"{name}.policy")
-    return policy_of(asked["name"], name, **options)

@@ -123,7 +123,7 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         else:
             advantages_R = self.options.advantages(self.batch).values_R[kept_R]
             batch = transfer_queue.put_advantages(batch, sessions, advantages_R)
-        logged = self.session.end(advantages_R).metrics
+        logged = self.session.end(advantages_R, kept_R).metrics
         logged["seconds"] = self._seconds + time.perf_counter() - started
         metrics.update({f"budgetalloc/{key}": value for key, value in logged.items()})
         return batch

@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("integrations", "benchmarks", "notebooks")
 PAGES = ("METHODS.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"{room}/**/*.md" for room in ROOMS))
-FILES = ("integrations/**/*.py", "configs/*.yaml", "LICENSE")
+FILES = ("integrations/**/*.py", "integrations/axolotl/*.yaml", "configs/*.yaml", "LICENSE")
 WIDE = (
     "METHODS.md",
     "evidence.md",

@@ -16,6 +16,7 @@ from budgetalloc.beliefs.rewards import (
     check_rewards,
     check_success,
     extremes,
+    levelled,
     mixed_groups,
     to_unit,
     unequal,
@@ -121,3 +122,44 @@ def test_a_success_without_a_reward_is_none():
     np.testing.assert_array_equal(rewards, success)
     with pytest.raises(InputError, match=re.escape("success_R[1] = 2 lies outside")):
         check_outcomes([-3.0, 1.0], [0, 2], 2)
+
+
+# Sums and differences of these are exact, so that a range on the resolution's edge is decided without rounding.
+EIGHTHS = st.integers(-24, 24).map(lambda n: n / 8)
+GROUPS = st.lists(st.tuples(st.integers(0, 3), st.one_of(st.just(np.nan), EIGHTHS)), min_size=1, max_size=20)
+
+
+@settings(max_examples=200, deadline=None)
+@given(GROUPS, st.integers(0, 16).map(lambda n: n / 8), EIGHTHS)
+def test_a_group_is_mixed_exactly_if_its_range_is_above_the_resolution(rows, resolution, shift):
+    ids_R, rewards_R = [group for group, _ in rows], np.array([reward for _, reward in rows])
+    group_R = np.array(ids_R)
+    ranges_G = [
+        np.ptp(known) if len(known := rewards_R[(group_R == g) & ~np.isnan(rewards_R)]) else 0 for g in range(4)
+    ]
+    mixed_G = mixed_groups(rewards_R, group_R, 4, resolution)
+    assert mixed_G.tolist() == [bool(width > resolution) for width in ranges_G]
+    np.testing.assert_array_equal(mixed_groups(rewards_R + shift, group_R, 4, resolution), mixed_G)
+
+    level_R = levelled(rewards_R, ids_R, resolution)
+    np.testing.assert_array_equal(np.isnan(level_R), np.isnan(rewards_R))
+    np.testing.assert_array_equal(level_R[mixed_G[group_R]], rewards_R[mixed_G[group_R]])
+    assert not mixed_groups(level_R, group_R, 4)[~mixed_G].any()
+    np.testing.assert_array_equal(levelled(rewards_R + shift, ids_R, resolution), level_R + shift)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(-1e6, 1e6)), min_size=1))
+def test_without_a_resolution_nothing_changes(rows):
+    ids_R, rewards_R = [group for group, _ in rows], np.array([reward for _, reward in rows])
+    group_R = np.array(ids_R)
+    np.testing.assert_array_equal(levelled(rewards_R, ids_R, 0.0), rewards_R)
+    expected_G = unequal(*extremes(rewards_R, group_R, 4))
+    np.testing.assert_array_equal(mixed_groups(rewards_R, group_R, 4, 0.0), expected_G)
+
+
+def test_decimal_rewards_on_the_edge_count_as_a_near_tie():
+    """0.8 - 0.7 is above 0.1 by a rounding error."""
+    assert 0.8 - 0.7 > 0.1
+    assert not mixed_groups(np.array([0.7, 0.8]), np.array([0, 0]), 1, 0.1).any()
+    assert mixed_groups(np.array([0.7, 0.801]), np.array([0, 0]), 1, 0.1).all()

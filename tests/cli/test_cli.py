@@ -374,6 +374,14 @@ def test_rewards_are_mapped_by_their_range(tmp_path, capsys, rewards, logged, wo
     assert [note] * bool(note) == [text[8:20] for text in answer["notes"] if "taken as the range" in text]
 
 
+def test_a_report_counts_near_ties_by_the_resolution_asked_for(tmp_path, capsys):
+    rows = [f"{step},{step % 2},{0.5 + 0.001 * at * (1 + 99 * step)}\n" for step in range(2) for at in range(4)]
+    (tmp_path / "log.csv").write_text("step,prompt_id,reward\n" + "".join(rows))
+    words = ["report", tmp_path / "log.csv", "--no-replay", "--json"]
+    shares = [json.loads(said(capsys, *words, *more)[1])["share_mixed"] for more in ([], ["--resolution", "0.01"])]
+    assert shares == [1.0, 0.5]
+
+
 def test_success_is_the_column_that_is_asked_for(tmp_path, capsys):
     """Each rollout has a format reward of 0.5, and accuracy. Without accuracy it has failed, whatever its total."""
     rows = [

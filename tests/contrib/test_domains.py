@@ -1,10 +1,16 @@
-"""A session that learns the shares of its domains: whom it serves, what it logs, and that it goes on after a resume."""
+"""A session that counts the rollouts of its domains, or learns their shares: what it logs and writes, whom it serves,
+and that it goes on after a resume."""
+
+from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import budgetalloc as ba
 from budgetalloc import UnsupportedError
+from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib.domains import Domains
 from budgetalloc.training.session import Session
 
@@ -133,3 +139,162 @@ def test_quotas_bound_the_learned_shares():
     for _, metrics in steps(session_of(quotas={"noise": (0.25, 0.5), "learns": (0.0, 0.25)}), World(), 20):
         assert 0.25 <= metrics["share/noise"] <= 0.5
         assert metrics["share/learns"] <= 0.25
+
+
+# --- statistics
+
+SOURCE = {"a": "math", "b": "math", "c": "code", "d": None}
+
+
+def twice_as_many(keep):
+    """A policy that generates 4, 2 and 2 rollouts of the first three prompts, and trains on what `keep` returns."""
+    needs = ba.Needs(candidates="all", generate=2, baseline="group")
+    count = {"a": 4, "b": 2, "c": 2}
+
+    def decide(view):
+        return np.array([count.get(name, 0) for name in view.ids_P])
+
+    return ba.Policy("twice", decide, ba.BetaEstimator(), needs=needs, keep=lambda *_: np.array(keep))
+
+
+def source_session(policy, **given):
+    return Session(policy, ["reward"], pool=list(SOURCE), quiet=True, **{"metrics": "all", "domain": SOURCE} | given)
+
+
+def by_domain(metrics):
+    return {name: value for name, value in metrics.items() if name.startswith("domain/")}
+
+
+def test_each_domain_has_what_it_requested_got_and_trained_on(tmp_path):
+    """A rollout of a and both of c are lost, one of b has no reward, and the policy trains on three of the others."""
+    session = source_session(twice_as_many([0, 2, 3, 3]), ledger=tmp_path / "l")
+    session.begin([], 4, 2)
+    assert Counter(session.request()) == {"a": 4, "b": 2, "c": 2}
+    session.observe(list("aaabb"), [1, 0, 1, 0, np.nan], [10, 20, 30, 5, 5])
+    metrics = session.end().metrics
+    assert by_domain(metrics) == {
+        "domain/requested/math": 6,
+        "domain/came/math": 5,
+        "domain/tokens/math": 14,
+        "domain/scored/math": 4,
+        "domain/success/math": 0.5,
+        "domain/trained/math": 3,
+        "domain/requested/code": 2,
+        **{f"domain/{key}/{name}": 0 for key in ("came", "scored", "trained") for name in ("code", None)},
+        "domain/requested/None": 0,
+    }
+    math = {"requested": 6, "came": 5, "trained": 3, "success": 0.5, "tokens": 14}
+    read = ba.Ledger.read(tmp_path / "l").domains
+    assert read["math"] == math
+    code = {"requested": 2, "came": 0, "trained": 0, "success": pytest.approx(np.nan, nan_ok=True)}
+    assert read["code"] == {**code, "tokens": pytest.approx(np.nan, nan_ok=True)}
+    session.begin([], 4, 2)  # all rollouts of the next step fail
+    session.request()
+    session.observe([], [], [])
+    assert session.end().metrics == {"domain/requested/math": 6, "domain/requested/code": 2, "domain/requested/None": 0}
+    assert ba.Ledger.read(tmp_path / "l").domains["math"] == math | {"requested": 12}
+    shown = ba.report.as_text(ba.report.report(tmp_path / "l", policies=())).splitlines()
+    at = shown.index("DOMAINS")
+    assert [line.split() for line in shown[at + 2 : at + 5]] == [
+        ["domain", "requested", "came", "trained", "success", "tokens"],
+        ["math", "12", "5", "3", "0.5", "14"],
+        ["code", "4", "0", "0", "-", "-"],
+    ]
+
+
+def test_costs_are_counted_where_there_are_some(tmp_path):
+    session = source_session("adaptive", cost={"turns": 2.0}, ledger=tmp_path / "l")
+    session.begin([], 8, 2)
+    ids_R = session.request()
+    turns_R = np.arange(1.0, 9.0)
+    session.observe(ids_R, np.zeros(8), np.ones(8), costs_R=turns_R)
+    metrics, domains = session.end().metrics, ba.Ledger.read(tmp_path / "l").domains
+    for name in map(str, dict.fromkeys(SOURCE[x] for x in ids_R)):
+        mean = 2 * np.mean([turn for x, turn in zip(ids_R, turns_R, strict=True) if str(SOURCE[x]) == name])
+        assert metrics[f"domain/cost/{name}"] == pytest.approx(mean)
+        assert domains[name]["cost"] == pytest.approx(mean)
+
+
+def test_the_main_metrics_have_no_statistics():
+    session = source_session("adaptive", metrics="main")
+    session.begin([], 8, 2)
+    ids_R = session.request()
+    session.observe(ids_R, np.zeros(8), np.ones(8))
+    assert by_domain(session.end().metrics) == {}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(["came", "lost", "unscored"]), min_size=16, max_size=16), st.integers(0, 2**16))
+def test_the_sums_over_domains_are_those_of_the_step(fates, seed):
+    session, rng = source_session(ba.adaptive(seed=seed)), np.random.default_rng(seed)
+    session.begin([], 16, 2)
+    requested_R = session.request()
+    rows = [at for at, fate in enumerate(fates) if fate != "lost"]
+    rewards_R = [rng.random() if fates[at] == "came" else np.nan for at in rows]
+    lengths_R = rng.integers(1, 99, len(rows))
+    session.observe([requested_R[at] for at in rows], rewards_R, lengths_R)
+    metrics = session.end().metrics
+
+    def total(key, of=None):
+        names = dict.fromkeys(map(str, SOURCE.values()))
+        weights = [1 if of is None else metrics.get(f"domain/{of}/{name}", 0) for name in names]
+        return sum(x * metrics.get(f"domain/{key}/{name}", 0) for x, name in zip(weights, names, strict=True))
+
+    scored = fates.count("came")
+    assert (total("requested"), total("came"), total("scored")) == (16, len(rows), scored)
+    assert total("trained") == len(rows)
+    assert total("tokens", "came") == pytest.approx(lengths_R.sum())
+    assert total("success", "scored") == pytest.approx(scored * metrics.get("success", 0))
+    assert total("requested") - total("came") == metrics.get("lost", 16)
+
+
+@pytest.mark.parametrize(
+    ("policy", "given"),
+    [
+        ("adaptive", {}),
+        ("adaptive", {"candidates": 1}),
+        (lambda: ba.adaptive(rounds=3), {}),
+        ("uniform", {}),
+        (lambda: ba.methods.pods(generate=2), {}),
+    ],
+    ids=["adaptive", "batch", "rounds", "uniform", "pods"],
+)
+def test_statistics_alone_change_no_decision(policy, given, tmp_path):
+    """Requests, advantages, rows, other metrics and what is learned are equal to the bit."""
+
+    def run(name, **more):
+        session = Session(policy, ["reward"], pool=list(DOMAIN), quiet=True, metrics="all", **given, **more)
+        world, seen = World(), []
+        for step in range(5):
+            session.begin(list(DOMAIN)[step::15], 32, 4)
+            while ids_R := session.request():
+                session.observe(ids_R, world(ids_R), np.full(len(ids_R), 7))
+                seen.append(ids_R)
+            ended = session.end()
+            assert bool(by_domain(ended.metrics)) == bool(more)
+            rest = {key: x for key, x in ended.metrics.items() if not key.startswith("domain/")}
+            seen += [ended.advantages_R.tolist(), ended.kept_R.tolist(), rest]
+        session.save(tmp_path / name)
+        state = {key: np.asarray(x).tolist() for key, x in load_state(tmp_path / name)[0].items()}
+        return seen, state
+
+    assert repr(run("with", domain=DOMAIN)) == repr(run("without"))
+
+
+def test_a_resume_counts_each_step_once(tmp_path):
+    """The second run repeats the step after the checkpoint, which the ledger then holds twice."""
+    given = {"ledger": tmp_path / "l", "policy": "adaptive", "metrics": "all", "domain": DOMAIN, "pool": list(DOMAIN)}
+
+    def made():
+        return Session(given["policy"], ["reward"], **{key: x for key, x in given.items() if key != "policy"})
+
+    session, world = made(), World()
+    steps(session, world, 2)
+    session.save(tmp_path / "state.npz")
+    steps(session, world, 1)
+    again = made()
+    again.load(tmp_path / "state.npz")
+    steps(again, world, 2)
+    domains = ba.Ledger.read(tmp_path / "l").domains
+    for key in ("requested", "came", "trained"):
+        assert sum(domain[key] for domain in domains.values()) == 4 * 128

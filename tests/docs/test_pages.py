@@ -98,6 +98,7 @@ def logged_keys():
     keys = {key for key in keys if not key.endswith("/other")}
     keys |= set(of_lost(Beta([1.0], [1.0]), Beta([1.0], [1.0])))
     keys |= {"cost/at_bound", "cost/mean", "reused"}  # tests/contrib
+    keys |= {"domain/age/DOMAIN", "domain/lag/DOMAIN"}  # tests/contrib/trl/test_rollout_worker.py
     keys |= {"hinted"}  # tests/trl/test_hints.py
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
     keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in contrib/trees

@@ -140,6 +140,3 @@ def test_notes_name_few_of_many_unknown_columns(tmp_path):
     _, notes = read(tmp_path)
     assert len(notes) < 30
     assert notes["unknown columns beyond these"] == 480
-
-
-# The terminal

@@ -102,9 +102,6 @@ def test_dump_draws_by_the_softmax_of_its_bounds():
     assert_share_of_a(policy, expected)
 
 
-# --- SEC ---
-
-
 # --- both ---
 
 

@@ -56,9 +56,6 @@ def test_brorl_takes_more_prompts_where_the_cap_is_below_the_group():
     assert sorted(counts.tolist()) == [0] * 32 + [8] * 8
 
 
-IDS = list(range(40))
-
-
 RATES = {k: k / 39 for k in IDS}  # 0 is the hardest
 observe_all = partial(policy_steps.observe, group=78)
 

@@ -77,9 +77,6 @@ def trained(make, seed=0, steps=12, history_seed=0):
     return policy
 
 
-# --- the budget ---
-
-
 # --- equal seeds and histories ---
 
 

@@ -8,17 +8,7 @@ from hypothesis import strategies as st
 from policy_steps import play
 
 import budgetalloc as ba
-from budgetalloc import (
-    Budget,
-    BudgetError,
-    Features,
-    InputError,
-    Policy,
-    UnsupportedError,
-    adaptive,
-    policies,
-    uniform,
-)
+from budgetalloc import Budget, BudgetError, Features, InputError, Policy, UnsupportedError, adaptive, policies, uniform
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.methods import on_all_fail
 from budgetalloc.methods.table import METHODS

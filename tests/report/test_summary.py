@@ -274,3 +274,16 @@ def test_decisions_are_counted_beside_the_trainers_steps():
     """Two generation batches in one optimizer step are two decisions."""
     run = of_groups([0, 1] * 8, trainer_step=np.repeat([0, 1], 8))
     assert (run.steps, run.trainer_steps) == (4, 2)
+
+
+def test_a_resolution_counts_near_ties_as_equal():
+    rewards = [1.0, 0.999, 1.0, 1.0] + [0.2, 0.9, 0.5, 0.2] + [0.0] * 4 + [0.3, 0.301, 0.3, 0.302]
+    rows = [(at // 4, "a", reward) for at, reward in enumerate(rewards)]
+    exact, near = (report(log(rows), policies=(), resolution=resolution) for resolution in (0.0, 0.01))
+    assert exact.kinds == {"mixed": 0.75, "all_fail": 0.25}
+    assert near.kinds == {"mixed": 0.25, "all_fail": 0.25, "tied": 0.5}
+    assert (exact.share_wasted, near.share_wasted) == (0.25, 0.75)
+    assert near.reward == exact.reward
+    assert any("0.01" in text for text in near.notes)
+    with pytest.raises(InputError, match="resolution"):
+        report(log(rows), policies=(), resolution=-1)

@@ -8,7 +8,7 @@ from one_step import rollouts_of
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, REASON, Rails
+from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, CONSTANT, REASON, Rails
 
 SUCCESS = np.tile([0.0, 1.0], 16)
 EARLIER = Sums().plus(SUCCESS, SUCCESS)
@@ -130,6 +130,23 @@ def test_a_change_of_all_rewards_is_said_once(caplog):
     assert caplog.text.count(CHANGED.partition("%s")[0]) == 1
     assert "are below what was believed" in caplog.text
     assert learn(rails, WHOLE)["baseline/recalibrated"] == 0.0
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.7, 1.0])
+def test_a_constant_reward_is_no_change_of_rewards_and_is_said_after_the_first_steps(reward, caplog):
+    rails = said(Rails(fallback=False))
+    for at in range(1, 3 * _WARNED):
+        learn(rails, step(0.5, np.full(32, reward)))
+        assert (CONSTANT % (_WARNED, reward) in caplog.text) == (at >= _WARNED)
+    assert caplog.text.count("all rewards were equal") == 1
+    assert CHANGED.partition("%s")[0] not in caplog.text
+
+
+def test_steps_of_equal_rewards_count_in_a_row(caplog):
+    rails = said(Rails())
+    for at in range(3 * _WARNED):
+        learn(rails, WHOLE if at % _WARNED == 0 else step(0.5, np.ones(32)))
+    assert "all rewards were equal" not in caplog.text
 
 
 @pytest.mark.parametrize("change", [{"sums": {}}, {"worse": None}, {"within": "x"}, {"uniform": 3}])

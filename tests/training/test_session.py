@@ -406,7 +406,7 @@ def test_a_fork_is_refused():
         ("adaptive", {"quotas": {"math": (0, 1)}}, "quotas=.* without domain="),
         ("adaptive", {"mixture": "learn"}, "mixture='learn' without domain="),
         ("adaptive", {"mixture": "lern", "domain": {"a": 1}}, "mixture='lern'"),
-        ("adaptive", {"domain": {"a": 1}}, "without quotas= or mixture="),
+        ("adaptive", {"domain": {"a": 1}, "quotas": {}}, "quotas={}"),
         ("adaptive", {"domain": ["a"], "mixture": "learn"}, r"domain=\['a'\]"),
         ("adaptive", {"domain": {"a": 1, "b": 1}, "mixture": "learn"}, "all prompts have the domain 1"),
         ("adaptive", {"features": "text"}, "features= is no option"),

@@ -40,13 +40,6 @@ def test_added_twice(build, kind):
     assert callback.policy.estimator.step == 2
 
 
-def test_callback_of_another_trainer(build):
-    trainer, other = build(), build()
-    trainer.callback_handler.callbacks.append(AdaptiveGRPOCallback(other))
-    with pytest.raises(InputError, match="was made for another trainer"):
-        trainer.train()
-
-
 @pytest.mark.parametrize("name", SEAM)
 def test_a_trl_without_the_seam(build, monkeypatch, name):
     trainer = build()

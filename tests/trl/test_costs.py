@@ -6,11 +6,10 @@ from conftest import attach, rows
 from transformers import TrainerCallback
 
 import budgetalloc as ba
-from budgetalloc import InputError, UnsupportedError
+from budgetalloc import InputError
 from budgetalloc.contrib.costs import Costs
 from budgetalloc.contrib.prices import Seconds
 from budgetalloc.training.clock import Clock
-from budgetalloc.trl import AdaptiveGRPOCallback
 
 pytestmark = pytest.mark.slow
 LONG, SHORT = 13, 1  # tokens of the answers of odd and of even prompts
@@ -164,19 +163,6 @@ def test_a_function_prices_prompts_and_answers(build):
     assert min(count.min() for count in counts) >= 2  # groups: 4 of short answers, 2 or 4 of long ones
     knapsack = Run(build, policy=ba.knapsack(), candidates="all", cost=lambda prompt, answer: (0 * prompt, answer))
     assert knapsack.share_of_long < 0.5
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "text"),
-    [
-        ({"cost": "time"}, InputError, "cost='time': use 'tokens', 'seconds', prices by name"),
-        ({"cost": 3}, InputError, "cost=3: use"),
-        ({"cost": "tokens", "policy": ba.uniform()}, UnsupportedError, "does not weigh costs. Use ba.adaptive"),
-    ],
-)
-def test_bad_costs_are_refused(build, given, error, text):
-    with pytest.raises(error, match=text):
-        AdaptiveGRPOCallback(build(), given.pop("policy", None), **given)
 
 
 def test_a_function_that_returns_nonsense_is_named(build):

@@ -1,4 +1,5 @@
-"""Shares of domains on TRL's real trainer: quotas hold at every step, learned shares are logged, others are refused."""
+"""Domains on TRL's real trainer: their rollouts are counted, quotas hold at every step, learned shares are logged, and
+others are refused."""
 
 from dataclasses import replace
 
@@ -74,6 +75,29 @@ def test_shares_are_learned_and_logged(build, mixture):
     assert len(logged(callback.trainer, f"budgetalloc/mixture/{key}/often")) == 9 - first
     last = callback.session.part(Domains).quotas.mixture.shares()
     assert last["often"] > 0.4 if mixture == "learn" else max(last.values()) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("policy", [ba.uniform(), ba.methods.pods(generate=2)], ids=["uniform", "pods"])
+def test_what_each_domain_gets_is_counted(build, ledger, policy):
+    """Uniform groups of the loader's batch, and a policy that discards half of what it generates."""
+    seen = Watched(trainer := build(rows_of(some_without), max_steps=2))
+    trained(trainer, policy, domain="subject", ledger=ledger)
+    frame, domains = ba.Ledger.read(ledger).frame, ba.Ledger.read(ledger).domains
+    prompts = [some_without(int(text[:3])) for each in seen.prompts for text in each]
+    kept = sum(len(batch["completion_ids"]) for batch in seen.batches)
+    assert sum(each["trained"] for each in domains.values()) == kept == 32
+    rows = frame.groupby([str(some_without(n)) for n in frame.prompt])
+    for name in map(str, dict.fromkeys(prompts)):
+        of_domain, found = rows.get_group(name), domains[name]
+        count = sum(str(x) == name for x in prompts)
+        assert found["requested"] == found["came"] == len(of_domain) == count
+        assert found["trained"] <= found["came"]
+        assert found["success"] == pytest.approx(of_domain.success.mean())
+        assert found["tokens"] == pytest.approx(of_domain.length.mean())
+        for key in ("requested", "came", "trained"):
+            assert sum(logged(trainer, f"budgetalloc/domain/{key}/{name}")) == found[key]
+    if policy.needs.generate > 1:
+        assert any(each["trained"] < each["came"] for each in domains.values())
 
 
 def of_subjects(subject):

@@ -65,7 +65,10 @@ def test_generating_ahead_choices_that_need_the_whole_step_are_refused():
     for given, message in [
         ({"policy": "adaptive", "candidates": 2}, r"candidates=2 in an asynchronous trainer, which trains on a number"),
         ({"policy": "pods"}, r"chooses among its rollouts \(pods.*whose batches hold groups of several decisions"),
-        ({"policy": "adaptive"} | quotas, r"quotas in an asynchronous trainer.*Use trainer_mode=budgetalloc\."),
+        (
+            {"policy": "adaptive"} | quotas,
+            r"domain='subject' in an asynchronous trainer.*Use trainer_mode=budgetalloc\.",
+        ),
     ]:
         settings = Settings.read(given, deviation=True, penalty=False, ahead=True)
         policy, options = settings.session.policy, settings.session.options

@@ -11,7 +11,7 @@ from budgetalloc.contrib.mixture import Mixture
 from budgetalloc.contrib.shadow import Shadow
 from budgetalloc.training.parts import Host
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.verl.settings import Settings, build
+from budgetalloc.verl.settings import Settings
 
 
 def read(deviation=True, penalty=False, **given):
@@ -63,11 +63,11 @@ def test_costs_are_tokens_or_what_agent_loops_report():
         ({"cost_per_step": 9}, "cost_per_step=9 with cost=None"),
         ({"polcy": "knapsack"}, r"budgetalloc.polcy is unknown, did you mean policy\?"),
         ({"policy": "knapsak"}, r"'knapsak' is unknown, did you mean knapsack\?"),
-        ({"policy": 3}, "budgetalloc.policy=3: give a name"),
+        ({"policy": 3}, "budgetalloc.policy=3 is of type int: give a policy"),
         ({"policy": {"name": "knapsack", "sed": 1}}, r"knapsack\(sed=\) is unknown, did you mean seed\?"),
         ({"policy": {"name": "budgetalloc.knapsack", "sed": 1}}, "was called and raised TypeError, .*'sed'"),
         ({"policy": "dump"}, r"policy='dump' needs the function domain_of=.*budgetalloc.methods.dump\(domain_of"),
-        ({"policy": {"seed": 1}}, "give a name of `budgetalloc methods`, or a mapping"),
+        ({"policy": {"seed": 1}}, r"budgetalloc.policy=.*: a mapping needs the key name"),
         ({"policy": "no_such_module.build"}, "cannot be loaded, ModuleNotFoundError: No module named 'no_such_module'"),
         ({"policy": "budgetalloc.no_such"}, "AttributeError: module 'budgetalloc' has no attribute 'no_such'"),
         (
@@ -127,12 +127,13 @@ def test_a_shadow_that_verl_cannot_serve_is_refused():
         settings.session.attach(Host(check=settings.check_shadow))
     with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow='adaptive': verl decides several steps ahead"):
         Settings.read({"shadow": "adaptive"}, deviation=True, penalty=False, ahead=True)
-    with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow=3: give a name"):
+    with pytest.raises(ba.InputError, match=r"budgetalloc\.shadow=3 is of type int"):
         read(shadow=3)
 
 
 def test_a_policy_of_the_user_s_own_is_imported():
-    assert build({"name": "budgetalloc.methods.mopps.mopps", "seed": 2}).seed == 2
+    own = {"name": "budgetalloc.methods.mopps.mopps", "seed": 2}
+    assert read(policy=own).session.policy.seed == 2
 
 
 def test_success_may_be_an_entry_of_the_reward_function_s_dictionary():

@@ -17,6 +17,7 @@ RECIPES = {
     "agent": "integrations/trl/agent.py",
     "verl": "integrations/verl/train.sh",
     "verl.yaml": "integrations/verl/gsm8k.yaml",
+    "axolotl.yaml": "integrations/axolotl/grpo.yaml",
     "unsloth": "integrations/unsloth/check.py",
     "plain_loop": "integrations/plain_loop/plain_loop.py",
     "tinker": "integrations/tinker/budgetalloc_tinker.py",

@@ -72,6 +72,7 @@ def summary_of(args: argparse.Namespace) -> Report:
             policies=policies,
             seeds=range(args.seeds),
             steps=args.steps,
+            resolution=args.resolution,
             workers=args.workers,
             progress=lambda ended, _: move(ended),
         )
@@ -92,7 +93,7 @@ def compare(args: argparse.Namespace) -> None:
     sides = []
     for log in (args.log, args.other):
         reading = opened(argparse.Namespace(**{**vars(args), "log": log}))
-        summary = report(reading, policies=())
+        summary = report(reading, policies=(), resolution=args.resolution)
         path = reading.path if reading.kind == "ledger" else None
         sides.append(comparison.Side(summary, Progress() if path is None else read_progress(path)))
     compared = comparison.comparison_of(*sides)

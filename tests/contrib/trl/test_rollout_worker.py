@@ -5,7 +5,6 @@ name for a metric.
 """
 
 import asyncio
-import queue
 import threading
 import time
 from collections import Counter
@@ -66,20 +65,16 @@ def build(on_cpu, server, model_folder, tmp_path):
         if attach:
             worker.attach(trainer)
         worker.samples = []  # everything that the trainer receives
-        worker.rollout_buffer = trainer.rollout_queue = Recording(worker.samples)
+        put = worker.rollout_buffer.put
+
+        def record(queued):
+            worker.samples.append(queued[0])
+            put(queued)
+
+        worker.rollout_buffer.put = record
         return trainer
 
     return make
-
-
-class Recording(queue.Queue):
-    def __init__(self, seen):
-        super().__init__()
-        self.seen = seen
-
-    def put(self, sample, *args, **kw):
-        self.seen.append(sample)
-        super().put(sample, *args, **kw)
 
 
 def finish(worker, trainer, **how):
@@ -551,3 +546,64 @@ def test_a_server_that_dies_costs_the_rows_that_had_not_come_and_then_ends_the_r
     assert len(steps[1][0]) < 16
     assert sum(len(ids) for ids, _ in steps) == len(worker.samples) == len(server.served)
     assert_learned(worker, ledger)
+
+
+def with_subjects():
+    """The usual prompts, of which every third is code and the others are math."""
+    return rows().add_column("subject", ["code" if n % 3 == 0 else "math" for n in range(24)])
+
+
+def subject_of(sample):
+    return "code" if number_of(sample.input_ids[~sample.completion_mask.astype(bool)]) % 3 == 0 else "math"
+
+
+def test_age_and_lag_are_those_of_the_moment_when_the_trainer_takes_a_rollout(build, ledger):
+    """All 16 rollouts are requested at the trainer's step 0 from version 1 of the model, and wait in the queue. It
+    takes 5 at once and 6 at step 2 with version 4, drops 4 at step 3, which are too old then, and leaves one."""
+    worker = AdaptiveRolloutWorker(ba.uniform(), reward_funcs=low_digit, ledger=ledger, ahead=0, domain="subject")
+    trainer = build(worker, with_subjects(), max_staleness=3)
+    worker.update_model_version(1)
+    worker.start()
+    wait_for(lambda: worker.rollout_buffer.qsize() == 16)
+    worker.stop()
+    for step, version, count in ((0, 1, 5), (2, 4, 6), (3, 5, 4)):
+        trainer.state.global_step = step
+        worker.update_model_version(version)
+        for _ in range(count):
+            worker.rollout_buffer.get()
+    worker.stop()
+    subjects, domains = list(map(subject_of, worker.samples)), ba.Ledger.read(ledger).domains
+    assert {name: each["trained"] for name, each in domains.items()} == Counter(subjects[:11])
+    taken = np.array([(0, 0)] * 5 + [(2, 3)] * 6)  # age and lag
+    for name, found in domains.items():
+        assert found["requested"] == found["came"] == subjects.count(name) > 0
+        expected = taken[[subject == name for subject in subjects[:11]]].mean(axis=0)
+        np.testing.assert_allclose([found["age"], found["lag"]], expected)
+
+
+def test_what_the_trainer_takes_is_counted_by_domain(build, ledger):
+    """With a queue that is longer than the trainer's `max_staleness` allows, so that some are dropped."""
+    worker = AdaptiveRolloutWorker(
+        ba.thompson(), reward_funcs=low_digit, ledger=ledger, ahead=64, domain="subject", metrics="all"
+    )
+    trainer = build(worker, with_subjects(), max_staleness=1, max_steps=4)
+    seen, take = [], worker.rollout_buffer.taken
+
+    def watch(sample, prompt, step):
+        seen.append((subject_of(sample), trainer.state.global_step, trainer.model_version - sample.model_version))
+        take(sample, prompt, step)
+
+    worker.rollout_buffer.taken = watch
+    finish(worker, trainer)
+    domains = ba.Ledger.read(ledger).domains
+    kept = [(subject, lag) for subject, _, lag in seen if lag <= 1]
+    dropped = len(seen) - len(kept)
+    assert dropped == sum(logged(trainer, "sample/dropped_stale_total"))
+    assert sum(each["trained"] for each in domains.values()) == len(kept) >= 4 * 16
+    for name, found in domains.items():
+        lags = [lag for subject, lag in kept if subject == name]
+        assert found["trained"] == len(lags)
+        assert found["lag"] == pytest.approx(np.mean(lags))
+        assert found["lag"] <= found["age"] + 1  # the model has its first version before the first step
+        assert found["came"] == sum(subject_of(sample) == name for sample in worker.samples)
+        assert logged(trainer, f"budgetalloc/domain/age/{name}")
