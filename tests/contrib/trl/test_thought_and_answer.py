@@ -1,5 +1,8 @@
 """Thought and answer with a budget each, in TRL's real trainer. "=" ends a thought."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -204,3 +207,14 @@ def test_tools_are_refused(build):
     trainer.rollout_func, trainer.tools = ThoughtAndAnswer(2, 1, end="="), [len]
     with pytest.raises(UnsupportedError, match="without tools"):
         trainer._generate(["1="])
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_the_page_runs_as_it_stands(build, block):
+    page = (Path(__file__).parents[3] / "docs/lengths.md").read_text(encoding="utf-8")
+    code = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[block]
+    trainer = build_biased(build, {12: 6.0}, max_completion_length=256, max_steps=1)
+    exec(code, {"trainer": trainer})
+    trainer.train()
+    key = ("budgetalloc/lengths/cap", "budgetalloc/thoughts/forced")[block]
+    assert len(logged(trainer, key)) == 1
