@@ -34,7 +34,12 @@ ROOMS = [
 """A module imports from its own room, without a circle, and from the rooms before it. Modules of contrib are parts of
 several rooms: for them only circles are forbidden."""
 
-OF_TRL = {f"contrib.{name}" for name in ("completions", "rollout_worker", "stored_responses", "tree_growth", "trees")}
+OF_TRL = {
+    f"contrib.{name}"
+    for name in (
+        ["completions", "lengths", "rollout_worker", "stored_responses", "thought_and_answer", "tree_growth", "trees"]
+    )
+}
 
 
 def dotted(path: Path) -> str:
