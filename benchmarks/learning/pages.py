@@ -24,6 +24,7 @@ RATES = 0, 3, 6, 10, 11  # columns of the long table that the table for readers 
 MEANS = 0, 3, 4, 7, 9, 10  # means and differences
 SIZES = 0, 1, 4, 7, 9, 10, 11
 ROUNDS = 0, 4, 5, 6  # columns that compare with the default
+EVEN = 0, 1, 2, 4, 7, 8  # columns that compare with uniform groups
 
 
 def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
@@ -43,6 +44,11 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     heading = "## Three generations a step"
     yield BENCHMARK, heading, table("\n".join(with_features.lines(*given)), ROUNDS)
     yield EVIDENCE, heading, "\n".join([with_features.over_mixes(*given), *counted[:3]])
+    given = rows, read(folder / "even.jsonl"), "even_3"
+    found = "\n".join(with_features.lines(*given))
+    less = with_features.over_mixes(*given, base="uniform")
+    yield BENCHMARK, "## Coverage", f"{table(found, EVEN)}\n\n{less}"
+    yield EVIDENCE, "## Coverage", less
 
 
 def table(text: str, columns: Sequence[int]) -> str:

@@ -80,6 +80,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {}),
     "text_explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {"features": "text"}),
     "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), {}),
+    "even_3": (lambda seed: ba.adaptive(explore=1, rounds=3, seed=seed), {}),
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }

@@ -2,12 +2,14 @@
 
     python benchmarks/learning/with_features.py
     python benchmarks/learning/with_features.py --policy adaptive_3 --runs benchmarks/learning/rounds.jsonl
+    python benchmarks/learning/with_features.py --policy even_3 --runs benchmarks/learning/even.jsonl
     python benchmarks/learning/with_features.py --policy adaptive_singles --runs benchmarks/learning/singles.jsonl
     python benchmarks/learning/with_features.py --parts
 
 The runs of `adaptive_text` are in `results_features.jsonl`, those of `adaptive(rounds=3)` in `rounds.jsonl`, and those
-of `adaptive_singles` in `singles.jsonl`, at the learning rate of `adaptive`; their own rates were not tuned. The others
-are the table's. Cells are mean success and pass@64.
+of `adaptive_singles` in `singles.jsonl`, at the learning rate of `adaptive`; their own rates were not tuned. Those of
+`adaptive(explore=1, rounds=3)` are in `even.jsonl`, on `reasoning` at two thirds of that rate. The others are the
+table's. Cells are mean success and pass@64.
 
 `--parts` shows which part of `adaptive()` gains what, from `ablation.jsonl`, at the same rates. `own_groups` chooses
 prompts as `adaptive()` does, in groups of at least 4 with their own mean as the baseline. `equal_singles` draws single
@@ -48,13 +50,15 @@ def lines(rows: list[Row], variant: list[Row], name: str = "adaptive_text") -> I
         yield row((f"`{mix}`", own.shape[1], *_cells([plain, default, own]), *gains))
 
 
-def over_mixes(rows: list[Row], variant: list[Row], name: str = "adaptive_text") -> str:
-    """The differences to the default, averaged over the mixes."""
-    gains = [own - default for _, (_, default, own) in compared(rows, variant, [name])]
-    if not gains:
-        return "- **Over the mixes, less `adaptive`'s**: no mix with two seeds."
-    mean, coverage = (averaged([gain[at] for gain in gains]) for at in range(2))
-    return f"- **Over the mixes, less `adaptive`'s**: mean {mean}, pass@64 {coverage}."
+def over_mixes(rows: list[Row], variant: list[Row], name: str = "adaptive_text", base: str = "adaptive") -> str:
+    """The differences to `adaptive`, or to "uniform", averaged over the mixes."""
+    found = [
+        (plain if base == "uniform" else default, own) for _, (plain, default, own) in compared(rows, variant, [name])
+    ]
+    if not found:
+        return f"- **Over the mixes, less `{base}`'s**: no mix with two seeds."
+    mean, coverage = (averaged([its[at] - other[at] for other, its in found]) for at in range(2))
+    return f"- **Over the mixes, less `{base}`'s**: mean {mean}, pass@64 {coverage}."
 
 
 def parts(rows: list[Row], variants: list[Row]) -> Iterator[str]:
