@@ -67,7 +67,6 @@ TESTS = {
     ),
     "beliefs/lengths": (["beliefs/test_lengths.py"], []),
     "beliefs/expected_reward": (["beliefs/test_expected_reward.py", "policies/test_advantages.py"], []),
-    "beliefs/variance": (["beliefs/test_variance.py"], []),
     "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
     "beliefs/state": (["beliefs/test_state.py"], []),
     "policies/advantages": (

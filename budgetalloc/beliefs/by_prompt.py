@@ -12,8 +12,6 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import extremes, unequal
 from budgetalloc.budget import IntArray
 
-__all__ = ["ByPrompt"]
-
 
 @dataclass(frozen=True, eq=False)
 class ByPrompt:

@@ -109,7 +109,8 @@ class Estimator(Stateful, ABC):
             ids_G: The prompts of the step.
             group_R: The index in `ids_G` of each rollout's prompt, shape (R,).
             success_R: Successes of the step in [0, 1], NaN for none, shape (R,).
-            prior_share: The share of its mass that a fixed prior keeps (`variance.prior_share`).
+            prior_share: The share of its mass that a fixed prior keeps
+                (`expected_reward.prior_share`).
         """
 
     @abstractmethod

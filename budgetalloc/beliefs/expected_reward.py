@@ -26,10 +26,10 @@ class Sums(Stateful):
         s, r, ss, sr, rr: Sums of s, r, s*s, s*r and r*r.
         graded: Number of rollouts whose success is neither 0 nor 1.
         within, pairs: The sum of squared deviations of s from the mean of its own prompt, and the
-            number of rollouts in it (`variance.deviations`). within / pairs is the variance of
+            number of rollouts in it (`deviations`). within / pairs is the variance of
             success within a prompt.
         alike: The chance that the part of the reward not explained by success is equal in 8
-            rollouts (`variance.share_alike`), summed over rollouts.
+            rollouts (`share_alike`), summed over rollouts.
         lean: The mean advantage in units of its root mean square (`policies.batch_advantages`),
             summed over rollouts.
     """

@@ -12,31 +12,6 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, check_array, is_number, shown
 
-__all__ = [
-    "EQUAL",
-    "FAILED",
-    "KINDS",
-    "MIXED",
-    "PASSED",
-    "SINGLE",
-    "TIED",
-    "WAIT",
-    "WITHOUT_GRADIENT",
-    "BoolArray",
-    "Returned",
-    "as_rewards",
-    "check_outcomes",
-    "check_range",
-    "check_rewards",
-    "check_success",
-    "extremes",
-    "group_kinds",
-    "levelled",
-    "mixed_groups",
-    "to_unit",
-    "unequal",
-]
-
 EQUAL = 1e-6
 """Relative tolerance for equal rewards, because trainers pass float32. For rewards below 1 it is
 absolute."""

@@ -8,8 +8,6 @@ from transformers import TrainerCallback
 
 from budgetalloc.errors import UnsupportedError, check_integer
 
-__all__ = ["NoiseScale"]
-
 _COORDINATES = 2**20  # of the gradient that are compared
 _DOUBT = 2.0  # standard errors above 0 from which a noise scale is given
 

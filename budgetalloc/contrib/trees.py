@@ -170,7 +170,9 @@ class Trees:
         step, longest = trainer.state.global_step, trainer.max_completion_length
         counts_P = [len(rows) for rows in rows_P.values()]
         roots_P = [self.roots_of(count, step) for count in counts_P]
-        rng, ends = np.random.default_rng([self.seed, step]), set(trainer.eos_token_ids)
+        rng = np.random.default_rng([self.seed, step])
+        # TRL 1.14.1 and older know the tokenizer's only
+        ends = set(getattr(trainer, "eos_token_ids", [trainer._tokenizer.eos_token_id]))
         leaves_P, tokens = grow(
             lambda rows, more: extended(trainer, rows, np.full(len(rows), more)),
             [list(text) for _, text in rows_P],

@@ -24,8 +24,6 @@ from budgetalloc.logs.records import Notes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "Ledger", "read_log"]
-
 _log = logging.getLogger(__name__)
 COLUMNS = ("step", "prompt", "reward", "success", "length", "predicted", "cost", "domain")
 """The columns of a ledger."""

@@ -32,16 +32,6 @@ from budgetalloc.policies.advantages import (
 )
 from budgetalloc.policies.rollouts import Rollouts
 
-__all__ = [
-    "LARGEST",
-    "Advantages",
-    "PosteriorBaseline",
-    "batch_advantages",
-    "by_beliefs",
-    "by_rule",
-    "sums_of",
-]
-
 _BoolArray = NDArray[np.bool_]
 
 LARGEST = 5.0

@@ -26,8 +26,6 @@ from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.spending import Spending, order_matters
 from budgetalloc.solvers.proportional import systematic
 
-__all__ = ["WantsMore", "expected_sizes", "followed_by", "growing", "sequential", "until_finished"]
-
 WantsMore = Callable[[ByPrompt], NDArray[np.bool_]]
 """From the step's rollouts so far to the prompts whose groups go on, shape (P,)."""
 

@@ -17,8 +17,6 @@ from budgetalloc.report.html import curves, page
 from budgetalloc.report.summary import Report, plain
 from budgetalloc.report.text import doubts_sentences, percent, shortened
 
-__all__ = ["CHOSEN", "UNTIMED", "Side", "as_html", "as_json", "as_text", "comparison_of", "levels"]
-
 _Curve = list[tuple[float, float]]  # rollouts so far and the reward then, ascending
 _VERSION = 2
 _POINTS = 20  # of the curve of the batches' reward

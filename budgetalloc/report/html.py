@@ -14,8 +14,6 @@ from budgetalloc.errors import imported
 from budgetalloc.report import text
 from budgetalloc.report.summary import Report
 
-__all__ = ["COLORS", "areas", "as_html", "curves", "page"]
-
 COLORS = {
     MIXED: "#0072b2",
     FAILED: "#d55e00",

@@ -14,8 +14,6 @@ from budgetalloc.offline.comparison import Progress, comparisons, summarise
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
 
-__all__ = ["COLUMNS", "LIMITS", "POLICIES", "replay", "success_of", "unit_rewards"]
-
 POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
 """The policies compared by default. Policies such as `dapo`, which generate more than they train
 on, are left out."""

@@ -21,8 +21,6 @@ from budgetalloc.training.policy_like import policy_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BELIEF", "NEAR", "Report", "as_json", "plain", "report", "share"]
-
 BELIEF = "Beta(0.5, 0.5), discount 0.9 a visit"
 """What predicts rollouts whose prediction the log lacks."""
 NEAR = 0.1

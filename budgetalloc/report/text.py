@@ -12,27 +12,6 @@ from budgetalloc.logs.records import NO_STEPS
 from budgetalloc.report.replays import COLUMNS, LIMITS
 from budgetalloc.report.summary import BELIEF, NEAR, Report, share
 
-__all__ = [
-    "LABELS",
-    "MEANING",
-    "as_text",
-    "cost_sentences",
-    "domains_table",
-    "doubts_sentences",
-    "fitting",
-    "forecast_sentences",
-    "headline",
-    "named",
-    "notes_sentences",
-    "percent",
-    "prompts_sentences",
-    "replay_sentences",
-    "replay_table",
-    "shortened",
-    "size_sentence",
-    "sparkline",
-]
-
 LABELS = {MIXED: "mixed", FAILED: "all fail", PASSED: "all pass", TIED: "tied", SINGLE: "single"}
 MEANING = {
     MIXED: "unequal rewards: the group has a gradient",

@@ -13,18 +13,6 @@ from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.success import Measure
 from budgetalloc.values import mixed_group
 
-__all__ = [
-    "MAIN",
-    "by_kind",
-    "explained",
-    "lean",
-    "metrics_of",
-    "of_advantages",
-    "of_lost",
-    "share_without_spread",
-]
-
-
 MAIN = frozenset(
     {
         "prompts",

@@ -243,6 +243,13 @@ def _unnamed_tasks(trainer: Any, prompts: Prompts) -> UnsupportedError | None:
     )
 
 
+def _candidates(options: Options, prompts: Prompts, batch: int) -> int:
+    """The prompts that a step chooses among, if its batch has so many."""
+    if prompts.indexable and getattr(prompts.dataset, "column_names", None):
+        return options.bounds.on_offer(batch, len(prompts.pool))
+    return batch
+
+
 def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) -> None:
     """Raises `BudgetError` unless a step's candidate prompts can spend its rollouts within the
     bounds.
@@ -253,9 +260,7 @@ def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) 
         rollouts: Rollouts that a step trains on.
         group: The trainer's group size.
     """
-    candidates = batch = rollouts // group
-    if prompts.indexable and getattr(prompts.dataset, "column_names", None):
-        candidates = options.bounds.on_offer(batch, len(prompts.pool))
+    candidates = _candidates(options, prompts, rollouts // group)
     budget = options.bounds.budget(rollouts * options.generate, candidates, group)
     if options.domain is None:  # else the part, which knows the candidates of each domain
         budget.check(candidates)
@@ -264,10 +269,8 @@ def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) 
 def broken_assumptions(trainer: Any, options: Options, prompts: Prompts) -> Iterator[str]:
     """What may be assumed of TRL's batches and does not hold under a policy that decides, a warning
     each."""
-    candidates = batch = trainer.args.generation_batch_size // trainer.num_generations
-    if prompts.indexable and getattr(prompts.dataset, "column_names", None):
-        candidates = options.bounds.on_offer(batch, len(prompts.pool))
-    if candidates == 1:
+    batch = trainer.args.generation_batch_size // trainer.num_generations
+    if _candidates(options, prompts, batch) == 1:
         yield (
             "Each step has one prompt to choose among, so the policy has nothing to decide. Give "
             "the trainer a dataset of several prompts, or a larger generation_batch_size."
