@@ -34,7 +34,8 @@ ROOMS = [
 """A module imports from its own room, without a circle, and from the rooms before it. Modules of contrib are parts of
 several rooms: for them only circles are forbidden."""
 
-OF_TRL = {f"contrib.{name}" for name in ("completions", "rollout_worker", "stored_responses", "tree_growth", "trees")}
+OF_TRL = {"contrib.completions", "contrib.noise_scale", "contrib.rollout_worker", "contrib.stored_responses"}
+OF_TRL |= {"contrib.tree_growth", "contrib.trees"}
 
 
 def dotted(path: Path) -> str:
