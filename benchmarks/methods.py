@@ -64,8 +64,14 @@ ELSEWHERE = (
     ),
     ("Polychromic objectives (2509.25424)", "Not served: they reward sets of rollouts, not single ones"),
     (
-        "HBPO, Elastic Reasoning, AnytimeReasoner, Train Long Think Short, DART-GUI (lengths), e1, ThinkDial",
-        "Length budgets",
+        "Train Long Think Short (2508.08940), DART-GUI (lengths), e1 (2510.27042), Elastic Reasoning (2505.05315)",
+        "[Length budgets](docs/lengths.md): `LengthSchedule`, `LengthCap`, `ThoughtAndAnswer`. They cut, where Train "
+        "Long Think Short and e1 reward",
+    ),
+    (
+        "HBPO (2507.15844), AnytimeReasoner (2505.13438), ThinkDial (2508.18773)",
+        "Not served: they train one prompt under several budgets at once, which needs prompts, rewards and advantages "
+        "by budget",
     ),
     (
         "APRIL, AReaL, ROLL Flash, T-PPO, LongCat, SPEC-RL, Seer",

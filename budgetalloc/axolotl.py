@@ -12,8 +12,6 @@ from budgetalloc.errors import UnsupportedError, check_type
 from budgetalloc.training.options import Options, check_node
 from budgetalloc.training.policy_like import policy_of
 
-__all__ = ["Node", "Plugin"]
-
 _OWN = ("prompt_id", "features", "ledger", "allow_dataset_change")  # not in `Options`
 
 

@@ -80,9 +80,9 @@ class Domains(Part):
                 "{'q1': 'math'}.",
                 argument="domain",
             )
-        mixture, named = None, list(dict.fromkeys(domain_of.values()))
+        mixture, self._named = None, list(dict.fromkeys(domain_of.values()))
         if self.mixture is not None:
-            mixture = MixtureState(self.mixture, named, self.shares)
+            mixture = MixtureState(self.mixture, self._named, self.shares)
         self._session, self.quotas = session, Quotas(self.shares, domain_of, mixture)
         if self.decides and not len(session.pool):
             session.pool = Pool(domain_of)
@@ -173,7 +173,7 @@ class Domains(Part):
             return {}
         names_D, domain_R = factorize([str(self.quotas.domain_of.get(name)) for name in ids_R])
         known = {key: np.asarray(x) for key, x in columns.items() if x is not None}
-        metrics = {f"domain/{count}/{name}": 0.0 for name in self.quotas.domains_P}
+        metrics = {f"domain/{count}/{name}": 0.0 for name in self._named}
         for at, name in enumerate(names_D):
             rows = np.flatnonzero(domain_R == at)
             sums = {key: float(x[rows].sum()) for key, x in known.items()}

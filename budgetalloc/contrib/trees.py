@@ -1,11 +1,8 @@
 """Rollouts that branch: the `rollout_func` for TRL's `GRPOTrainer`."""
 
-import copy
-import inspect
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +12,7 @@ import torch
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
+from budgetalloc.contrib.lengths import extended
 from budgetalloc.contrib.tree_growth import Leaf, branch_advantages, grow
 from budgetalloc.errors import (
     InputError,
@@ -28,7 +26,6 @@ from budgetalloc.policies.advantages import Baseline
 from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
-from budgetalloc.trl.patching import patched_attribute
 
 
 class Trees:
@@ -173,9 +170,11 @@ class Trees:
         step, longest = trainer.state.global_step, trainer.max_completion_length
         counts_P = [len(rows) for rows in rows_P.values()]
         roots_P = [self.roots_of(count, step) for count in counts_P]
-        rng, ends = np.random.default_rng([self.seed, step]), set(trainer.eos_token_ids)
+        rng = np.random.default_rng([self.seed, step])
+        # TRL 1.14.1 and older know the tokenizer's only
+        ends = set(getattr(trainer, "eos_token_ids", [trainer._tokenizer.eos_token_id]))
         leaves_P, tokens = grow(
-            lambda rows, more: _extended(trainer, rows, more),
+            lambda rows, more: extended(trainer, rows, np.full(len(rows), more)),
             [list(text) for _, text in rows_P],
             counts_P,
             roots_P,
@@ -211,25 +210,3 @@ def _shares(leaves: Sequence[Leaf]) -> list[float]:
     """
     rows = Counter(branch for leaf in leaves for branch in set(leaf.branch_T))
     return [sum(1 / rows[branch] for branch in leaf.branch_T) for leaf in leaves]
-
-
-def _extended(
-    trainer: Any, rows: list[list[int]], tokens: int
-) -> list[tuple[list[int], list[Any]]]:
-    """At most so many tokens that TRL generates after each row, and their log-probabilities if it
-    uses vLLM."""
-    with ExitStack() as stack:
-        stack.enter_context(patched_attribute(trainer, "num_generations", 1))  # TRL 1.14
-        stack.enter_context(patched_attribute(trainer, "num_generations_eval", 1))
-        if trainer.use_vllm:
-            short = patched_attribute(trainer.vllm_generation, "max_completion_length", tokens)
-        else:
-            config = copy.deepcopy(trainer.generation_config)
-            config.max_new_tokens = tokens
-            short = patched_attribute(trainer, "generation_config", config)
-        stack.enter_context(short)
-        takes = inspect.signature(type(trainer)._generate_single_turn).parameters
-        number = {"num_generations": 1} if "num_generations" in takes else {}
-        made_R, logps_R = trainer._generate_single_turn(rows, None, {}, **number)
-    logps_R = logps_R or [[] for _ in made_R]
-    return [(list(made), list(logps)) for made, logps in zip(made_R, logps_R, strict=True)]

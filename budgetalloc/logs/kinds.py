@@ -50,7 +50,7 @@ def kind_of(frame: pd.DataFrame | None, path: Path, asked: Asked) -> str | None:
     if frame is None:
         return None
     names, some = set(map(str, frame.columns)), list(records(frame.head(3)))
-    if names >= {*_LEDGER} or names <= {*_MARKS}:
+    if names >= {*_LEDGER} or names >= {"step", "domain", "requested"} or names <= {*_MARKS}:
         return "ledger"
     if completions.fits(names, path):
         return "trl"
@@ -123,8 +123,9 @@ def _domains(lines: pd.DataFrame) -> dict[str, dict[str, float]]:
     figures = figures.fillna(dict.fromkeys(_COUNTS, 0.0))
     for key, count in _MEANS.items():
         figures[key] /= figures[count]
-    known = figures.drop(columns="scored").dropna(axis=1, how="all")
-    return {str(domain): dict(row) for domain, row in known.iterrows()}
+    known: dict[str, dict[str, float]]
+    known = figures.drop(columns="scored").dropna(axis=1, how="all").to_dict("index")
+    return known
 
 
 def _marks(cells: pd.Series, read: Callable[[Any], Any], none: Any) -> list[Any]:

@@ -123,14 +123,15 @@ def group_advantages(
     elif scale == "group" and named == "posterior":
         advantages = advantages / (np.sqrt(bernoulli_variance(base_R)) + EPS)
     elif scale == "group":
-        if named not in ("group", "loo") and (n_R[scored_R] == 1).any():
+        deviation_R = np.where(scored_R, rewards - sum_R / np.maximum(n_R, 1), 0.0)
+        deviation_R = np.sqrt(_group_sum(deviation_R**2, group_R) / others_R)
+        if named not in ("group", "loo") and not deviation_R[scored_R].all():
             raise InputError(
-                "scale='group' has no deviation for a group of one: use another, such as "
-                "scale='batch'.",
+                "scale='group' has no deviation for a group of one, nor of equal rewards: use "
+                "another, such as scale='batch'.",
                 argument="scale",
             )
-        deviation_R = np.where(scored_R, rewards - sum_R / np.maximum(n_R, 1), 0.0)
-        advantages = advantages / (np.sqrt(_group_sum(deviation_R**2, group_R) / others_R) + EPS)
+        advantages = advantages / (deviation_R + EPS)
     if weight == "prompt" and scored_R.any():
         prompts = np.unique(group_R[scored_R]).size
         advantages = advantages * (len(ids) / prompts / np.maximum(n_R, 1))

@@ -37,7 +37,7 @@ _PARTS = (  # options that stand for a part
 
 @dataclass(frozen=True)
 class Options:
-    """Options of `AdaptiveGRPOCallback`, `AdaptiveRolloutWorker`, `Session`, verl's node
+    """Options of `AdaptiveGRPOCallback`, `AdaptiveRolloutWorker`, `Session`, the node
     `budgetalloc` and YAML files, by name. None stands for the default.
 
     Args:
@@ -195,6 +195,12 @@ class Options:
                 "buffer= with scale='whiten_tokens': replaced responses are not trained on, and "
                 "their tokens would count. Use 'whiten'.",
                 argument="buffer",
+            )
+        if (self.baseline, self.scale) == ("batch", "group"):
+            raise InputError(
+                "baseline='batch' with scale='group': a group of equal rewards has no deviation, "
+                "and differs from the batch. Pass scale='batch', or 'whiten'.",
+                argument="scale",
             )
         if self.baseline == "policy" and self.needs.baseline != "policy":
             raise InputError(

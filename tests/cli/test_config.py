@@ -42,6 +42,7 @@ def test_a_name_alone_is_the_method_as_python_builds_it(name):
         ("callback: {candidates: 1}", {"candidates": 1}),
         ("callback: {candidates: all}\nbudget: {floor: 2}", {"candidates": "all", "floor": 2}),
         ("callback: {weight: prompt, baseline: loo}", {"weight": "prompt", "baseline": "loo"}),
+        ("callback: {resolution: 0.01}", {"resolution": 0.01}),
         ("callback: {cost: {tokens: 1}, cost_per_step: 9}", {"cost": {"tokens": 1}, "cost_per_step": 9}),
         ("callback: {domain: x, quotas: {math: [0.3, 0.5]}}", {"domain": "x", "quotas": {"math": [0.3, 0.5]}}),
         ("callback: {prompt_id: id, ledger: x.jsonl, reward_range: [-1, 1]}", {"reward_range": (-1, 1)}),

@@ -193,6 +193,7 @@ def test_each_domain_has_what_it_requested_got_and_trained_on(tmp_path):
     session.observe([], [], [])
     assert session.end().metrics == {"domain/requested/math": 6, "domain/requested/code": 2, "domain/requested/None": 0}
     assert ba.Ledger.read(tmp_path / "l").domains["math"] == math | {"requested": 12}
+    assert "<h2>Domains</h2>" in ba.report.as_html(ba.report.report(tmp_path / "l", policies=()))
     shown = ba.report.as_text(ba.report.report(tmp_path / "l", policies=())).splitlines()
     at = shown.index("DOMAINS")
     assert [line.split() for line in shown[at + 2 : at + 5]] == [
@@ -200,6 +201,16 @@ def test_each_domain_has_what_it_requested_got_and_trained_on(tmp_path):
         ["math", "12", "5", "3", "0.5", "14"],
         ["code", "4", "0", "0", "-", "-"],
     ]
+
+
+def test_a_run_in_which_every_rollout_fails_has_a_ledger(tmp_path):
+    session = source_session("adaptive", ledger=tmp_path / "l")
+    session.begin([], 8, 2)
+    session.request()
+    session.observe([], [], [])
+    session.end()
+    with pytest.raises(ba.InputError, match="no row that could be read: there is nothing to report"):
+        ba.report.report(tmp_path / "l")
 
 
 def test_costs_are_counted_where_there_are_some(tmp_path):

@@ -252,6 +252,7 @@ def test_the_group_baseline_shrinks_the_gradient(n):
         (lambda: group_advantages([1, 0], [1, 1], scale="whiten_tokens", lengths_R=[3, np.inf]), "for each of 2"),
         (lambda: group_advantages([1, 0], [1, 1], [0.5, nan], "none"), "give a finite number for each"),
         (lambda: group_advantages([1], ["a"], "batch", "group"), "scale='group' has no deviation for a group of one"),
+        (lambda: group_advantages([1, 1, 0, 1], list("aabb"), "batch", "group"), "nor of equal rewards: use another"),
         (
             lambda: group_advantages([1, 0], ["a", "a"], [0.5]),
             "baseline=[0.5]: give a finite number for each of 2 rollouts",

@@ -173,6 +173,43 @@ def test_a_shared_prefix_comes_from_the_cache_of_vllm(seen):
     assert seen["colocate"]["uniform"]["hits"] == 0
 
 
+@needs_vllm
+@pytest.mark.parametrize("mode", MODES)
+def test_limits_of_lengths_hold_in_vllm(seen, mode):
+    """In the process each row stops at its own cap; the server stops at the largest, and the rest is dropped."""
+    run, below = seen[mode]["lengths"], 0
+    assert max(gap for call in run["calls"] for gap in call["gaps"]) < NEAR
+    for limit, calls, batch in zip((8, 6, 4), by_step(run), run["batches"], strict=True):
+        (call,) = calls
+        limits = np.minimum(call["caps"], limit)
+        below += int((limits < limit).sum())
+        assert (np.array(call["lengths"]) <= (limits if mode == "colocate" else limits.max())).all()
+        of_prompt = dict(zip(call["prompts"], limits.tolist(), strict=True))
+        lengths = [len(each) for each in batch["completions"]]
+        assert all(length <= of_prompt[name] for name, length in zip(batch["prompts"], lengths, strict=True))
+        assert max(lengths) == limits.max()
+        assert max(batch["gaps"]) < NEAR
+    assert below > 0
+
+
+@needs_vllm
+@pytest.mark.parametrize("mode", MODES)
+def test_thought_and_answer_have_the_log_probabilities_with_which_they_were_sampled(seen, mode):
+    """Also after the appended end, whose token is masked."""
+    run, end, forced = seen[mode]["thoughts"], 10, 0
+    assert max(gap for call in run["calls"] for gap in call["gaps"]) < NEAR
+    for batch, calls in zip(run["batches"], by_step(run), strict=True):
+        assert len(calls) == 2
+        assert max(batch["gaps"]) < NEAR
+        for ids, own in zip(batch["completions"], batch["own"], strict=True):
+            assert own.count(False) <= 1
+            if False in own:
+                assert (own.index(False), ids[3]) == (3, end)
+                assert len(ids) <= 6
+                forced += 1
+    assert forced > STEPS
+
+
 def test_continuous_batching_of_transformers_answers_each_prompt(build):
     """At this low temperature a prompt has one answer, the most probable one."""
     config = {"num_blocks": 16, "max_batch_tokens": 64, "page_size": 32}

@@ -29,6 +29,8 @@ from trl.generation.vllm_client import VLLMClient
 from vllm.model_executor.layers import utils as layers
 
 import budgetalloc as ba
+from budgetalloc.contrib.lengths import LengthCap, LengthSchedule
+from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
 from budgetalloc.contrib.trees import Trees
 from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -54,21 +56,26 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     ),  # trains on some of it
     "trees": (ba.uniform, LONG),
     "trees of thompson": (ba.thompson, LONG),
+    "lengths": (ba.thompson, LONG),  # with a schedule and a cap for each prompt
+    "thoughts": (ba.thompson, LONG),  # in two phases, of which "=" ends the first
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own
 }
 
 
 TREES = {"trees": Trees([2, 4]), "trees of thompson": Trees(3)}
+FUNCTIONS = {**TREES, "thoughts": ThoughtAndAnswer(3, 2, end="=")}
 
 
 def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:
     """The largest difference of each row's log-probabilities from the model's, for this completion of this prompt."""
     far = []
     for prompt, completion, given in zip(prompts, completions, logps, strict=True):
+        known = [each is not None for each in given]  # None: a token that was appended
+        given = [each or 0.0 for each in given]
         with torch.no_grad():
             logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
         own = logits.log_softmax(-1).gather(1, torch.tensor(completion)[:, None])[:, 0]
-        far.append((own - torch.tensor(given)).abs().max().item())
+        far.append(((own - torch.tensor(given)).abs() * torch.tensor(known)).max().item())
     return far
 
 
@@ -109,9 +116,13 @@ def run(folder: Path, mode: str, name: str, **where: Any) -> dict[str, Any]:
     """Trains, and records each call of TRL's vLLM generation and each batch of the loss."""
     make, settings = RUNS[name]
     trainer = make_trainer(folder, mode, name, {**settings, **where})
-    trainer.rollout_func = TREES.get(name)
+    trainer.rollout_func = FUNCTIONS.get(name)
+    cap = LengthCap(trainer, of=0.5, times=0.5)
     if make is not None:
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, make(), ledger=folder / f"{mode} {name}.jsonl"))
+        parts, ledger = [cap] if name == "lengths" else [], folder / f"{mode} {name}.jsonl"
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, make(), ledger=ledger, parts=parts))
+    if name == "lengths":
+        trainer.add_callback(LengthSchedule(trainer, 8, 0.75, 1))
     seen: dict[str, Any] = {"calls": [], "batches": []}
     hits = cache_hits(trainer)
     generate, loss = trainer.vllm_generation.generate, trainer._compute_loss
@@ -126,6 +137,7 @@ def run(folder: Path, mode: str, name: str, **where: Any) -> dict[str, Any]:
         call = {"training": trainer.model.training, "step": trainer.state.global_step, "told": told}
         texts = spelled(trainer, prompts)
         lengths = [len(ids) for ids in completions]
+        call["caps"] = cap.caps([int(text[:-1]) for text in texts]).tolist() if name == "lengths" else []
         far = gaps(trainer.model, prompts, completions, logps)
         seen["calls"].append({**call, "prompts": texts, "lengths": lengths, "gaps": far})
         return output
@@ -141,11 +153,21 @@ def run(folder: Path, mode: str, name: str, **where: Any) -> dict[str, Any]:
                 row[mask].tolist()
                 for row, mask in zip(inputs["sampling_per_token_logps"], kept["completion"], strict=True)
             ]
+            own = [[True] * len(row) for row in completions]
+            if "tool_mask" in inputs:
+                own = [
+                    row[: len(ids)].bool().tolist() for row, ids in zip(inputs["tool_mask"], completions, strict=True)
+                ]
+            logps = [
+                [each if written else None for each, written in zip(*pair, strict=True)]
+                for pair in zip(logps, own, strict=True)
+            ]
             ratio = inputs["importance_sampling_ratio"]
             texts = spelled(trainer, prompts)
             far = gaps(model, prompts, completions, logps)
             wide = [ratio.size(1), inputs["completion_ids"].size(1)]
-            seen["batches"].append({"prompts": texts, "gaps": far, "ratios": ratio.tolist(), "wide": wide})
+            made = {"completions": completions, "own": own}
+            seen["batches"].append({"prompts": texts, "gaps": far, "ratios": ratio.tolist(), "wide": wide, **made})
         return loss(model, inputs)
 
     trainer.vllm_generation.generate, trainer._compute_loss = recording_generate, recording_loss

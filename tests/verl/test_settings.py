@@ -47,6 +47,7 @@ def test_uniform_keeps_verls_batch_and_advantages():
     assert options.keep_batch
     assert options.baseline is None
     assert read(policy="uniform", baseline="group").session.options.baseline == "group"
+    assert read(policy="uniform", resolution=0.01).session.options.baseline == "group"
 
 
 def test_costs_are_tokens_or_what_agent_loops_report():

@@ -145,7 +145,7 @@ class Run:
             return output
 
         self.trainer._generate_and_score_completions = generate
-        given = {"baseline": "group"} if policy is not None else {}
+        given = {"domain": "prompt_id"} | ({"baseline": "group"} if policy is not None else {})
         self.callback = attach(self.trainer, policy or ba.uniform(), buffer=self.buffer, success=success, **given)
         substitute = self.buffer.substitute
 
@@ -174,6 +174,8 @@ def test_a_replaced_row_trains_as_if_it_were_absent_except_in_the_baseline(build
     assert len(first) == 0
     assert len(replaced) > 0
     assert logged(run.trainer, "budgetalloc/reused") == [0, len(replaced)]
+    trained_P = [logged(run.trainer, f"budgetalloc/domain/trained/{n}") for n in range(4)]
+    assert np.sum(trained_P, axis=0).tolist() == [16, 16 - len(replaced)]
     [fresh], batch = run.fresh[1], run.batches[1]
     assert (batch["completion_mask"][replaced] == 0).all()
     assert (batch["advantages"][replaced] == 0).all()
