@@ -34,7 +34,7 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], float]] = {  # and the rat
     "uniform": (lambda seed: ba.uniform(seed=seed), 2e-4),
     "adaptive": (lambda seed: ba.adaptive(seed=seed), 3e-4),
 }
-SEEDS, STEPS, GOAL = tuple(range(10)), 15, 0.55
+SEEDS, STEPS, GOAL = tuple(range(10)), 15, 0.5
 OUT = Path(__file__).with_suffix(".jsonl")
 
 

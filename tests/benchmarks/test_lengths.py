@@ -23,7 +23,7 @@ def test_the_table_compares_the_seeds_that_all_arms_have():
     rows.append(row("plain", 2, 0.9))
     title, _, _, plain, schedule, _ = lengths.table(rows, "uniform").splitlines()
     assert title == "uniform, 2 seeds"
-    assert plain == "| plain | 200 | 0.650 | 0 | 1,181 |"  # 1500 * 0.35 / 0.4 and * 0.35 / 0.5
+    assert plain == "| plain | 200 | 0.650 | 0 | 1,012 |"  # 1500 * 0.3 / 0.4 and * 0.3 / 0.5
     assert schedule.split(" | ")[3] == "+0.075 (+0.075 to +0.075)"  # three quarters of 0.1
     assert lengths.interval([0.1, 0.3]) == "+0.200 (-1.071 to +1.471)"  # t with one degree of freedom: 12.706 * 0.1
 
