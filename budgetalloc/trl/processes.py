@@ -130,7 +130,7 @@ def merge_rounds(outputs: Sequence[dict[str, Any]], pad_token_id: int) -> dict[s
         rows = [row for output in outputs for row in output[name]]
         side, value = _padding(name, pad_token_id)
         merged[name] = torch.stack(rows) if side is None else pad(rows, value, side)
-    return _counted(merged)
+    return counted(merged)
 
 
 def gather_rounds(
@@ -183,7 +183,7 @@ def select_rows(output: dict[str, Any], rows: IntArray) -> dict[str, Any]:
     per row."""
     _check_names([_by_row(output)])
     index = torch.as_tensor(rows)
-    return _counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
+    return counted({name: output[name][index.to(output[name].device)] for name in _by_row(output)})
 
 
 def process_share(output: dict[str, Any], process: int, processes: int) -> dict[str, Any]:
@@ -233,9 +233,8 @@ def _check_names(names: Sequence[Sequence[str]]) -> None:
             )
 
 
-def _counted(output: dict[str, Any]) -> dict[str, Any]:
+def counted(output: dict[str, Any]) -> dict[str, Any]:
     """With the number of tokens that the loss divides by, as TRL counts them."""
     mask = output["completion_mask"]
-    counted = mask * output["tool_mask"] if "tool_mask" in output else mask
-    output["num_items_in_batch"] = counted.sum()
-    return output
+    of_loss = mask * output["tool_mask"] if "tool_mask" in output else mask
+    return output | {"num_items_in_batch": of_loss.sum()}

@@ -27,6 +27,7 @@ from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.block_rewards import BlockRewards
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import (
+    counted,
     drop_fillers,
     from_rank_0,
     gather,
@@ -423,7 +424,7 @@ def batch_to_train_on(
             advantages_R[replaced] = 0.0
             mask = output["completion_mask"].clone()
             mask[torch.as_tensor(replaced, device=mask.device)] = 0
-            output |= {"completion_mask": mask, "num_items_in_batch": mask.sum()}
+            output = counted(output | {"completion_mask": mask})
         put_advantages(trainer, output, advantages_R)
     kept_R = np.arange(len(batch))
     if policy.keep is not None and len(batch) > total:

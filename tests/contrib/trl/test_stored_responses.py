@@ -13,6 +13,7 @@ from scipy.stats import chisquare
 
 import budgetalloc as ba
 from budgetalloc.contrib.stored_responses import CorrectResponseBuffer, Stored
+from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl.processes import select_rows
 
@@ -168,8 +169,12 @@ class Run:
         return self
 
 
-def test_a_replaced_row_trains_as_if_it_were_absent_except_in_the_baseline(build):
-    run = Run(build).train()
+@pytest.mark.parametrize("rollout_func", [None, ThoughtAndAnswer(1, 2, end="=")], ids=["plain", "forced"])
+def test_a_replaced_row_trains_as_if_it_were_absent_except_in_the_baseline(build, rollout_func):
+    """Tokens that the model did not write count in neither."""
+    run = Run(build)
+    run.trainer.rollout_func = rollout_func
+    run.train()
     first, replaced = run.replaced
     assert len(first) == 0
     assert len(replaced) > 0
@@ -179,9 +184,12 @@ def test_a_replaced_row_trains_as_if_it_were_absent_except_in_the_baseline(build
     [fresh], batch = run.fresh[1], run.batches[1]
     assert (batch["completion_mask"][replaced] == 0).all()
     assert (batch["advantages"][replaced] == 0).all()
-    assert batch["num_items_in_batch"] == batch["completion_mask"].sum() < fresh["completion_mask"].sum()
+    own = batch.get("tool_mask", torch.ones_like(batch["completion_mask"]))
+    assert own.all() == (rollout_func is None)
+    assert batch["num_items_in_batch"] == (batch["completion_mask"] * own).sum() < fresh["num_items_in_batch"]
 
     trainer, rewards, steps = build(**SAME_PROMPTS), [], iter(range(2))
+    trainer.rollout_func = rollout_func
     generate, score = trainer._generate_and_score_completions, trainer._calculate_rewards
     trainer._calculate_rewards = lambda *args: rewards.append(score(*args)) or rewards[-1]
 
