@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,8 @@ def test_every_name_on_a_page_can_be_reached(page):
     for name in sorted(mentioned(page.read_text(encoding="utf-8"))):
         if name.startswith("trl"):
             pytest.importorskip("trl")
+        if name.startswith("axolotl.") and find_spec("axolotl") is None:
+            continue  # `make trainers` runs axolotl with this name in its YAML
         try:
             resolved(name)
         except (ImportError, AttributeError) as error:

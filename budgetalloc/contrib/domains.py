@@ -61,7 +61,8 @@ class Domains(Part):
                 argument=name,
             )
         self.domain = domain
-        none = quotas is None or (quotas == {} and self.mixture is not None)
+        empty = isinstance(quotas, Mapping) and not quotas
+        none = quotas is None or (empty and self.mixture is not None)
         self.shares = {} if none else check_shares(quotas)
         self.decides = bool(self.shares) or self.mixture is not None
         self.quotas: Quotas
