@@ -21,8 +21,6 @@ from budgetalloc.training.parts import Host, Part, Plan
 if TYPE_CHECKING:
     from budgetalloc.training.session import Session
 
-__all__ = ["Domains"]
-
 
 class Domains(Part):
     """Counts the rollouts of each domain for the ledger and `metrics="all"`. With quotas it keeps

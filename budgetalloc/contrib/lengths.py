@@ -31,8 +31,6 @@ from budgetalloc.training.parts import Host, Part
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.trl.patching import patched_attribute
 
-__all__ = ["LengthCap", "LengthSchedule", "extended", "generate_within", "limited"]
-
 logger = logging.getLogger(__name__)
 
 
@@ -275,6 +273,11 @@ def extended(
     ):
         made_R, logps_R = generate_within(trainer, limits_R, single)
     return list(zip(made_R, logps_R or [[] for _ in made_R], strict=True))
+
+
+def ends(trainer: Any) -> set[int]:
+    """The tokens that end a text; TRL 1.14.1 and older know the tokenizer's only."""
+    return set(getattr(trainer, "eos_token_ids", [trainer._tokenizer.eos_token_id]))
 
 
 def _limit_by_row(generate: Callable[..., Any], limits_R: IntArray) -> Callable[..., Any]:

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.contrib.lengths import extended
+from budgetalloc.contrib.lengths import ends, extended
 from budgetalloc.errors import InputError, UnsupportedError, check_integer, check_type
-
-__all__ = ["ThoughtAndAnswer"]
 
 
 class ThoughtAndAnswer:
@@ -48,7 +46,7 @@ class ThoughtAndAnswer:
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
         """The rollouts, as TRL asks for them."""
-        tokenizer, ends = trainer._tokenizer, set(trainer.eos_token_ids)
+        tokenizer, of_end = trainer._tokenizer, ends(trainer)
         prompts_R, images, _ = trainer._tokenize_prompts(prompts)
         refused = {
             "several processes": trainer.accelerator.num_processes > 1,
@@ -74,7 +72,7 @@ class ThoughtAndAnswer:
         ended_by_force = 0
         for row, (tokens, logps) in enumerate(made_R):
             until = self._thought_length(tokenizer, tokens)
-            complete = tokens[-1] in ends
+            complete = tokens[-1] in of_end
             if until is None and not complete:
                 ended_by_force += 1
                 tokens += forced

@@ -12,7 +12,7 @@ import torch
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.contrib.lengths import extended
+from budgetalloc.contrib.lengths import ends, extended
 from budgetalloc.contrib.tree_growth import Leaf, branch_advantages, grow
 from budgetalloc.errors import (
     InputError,
@@ -170,9 +170,7 @@ class Trees:
         step, longest = trainer.state.global_step, trainer.max_completion_length
         counts_P = [len(rows) for rows in rows_P.values()]
         roots_P = [self.roots_of(count, step) for count in counts_P]
-        rng = np.random.default_rng([self.seed, step])
-        # TRL 1.14.1 and older know the tokenizer's only
-        ends = set(getattr(trainer, "eos_token_ids", [trainer._tokenizer.eos_token_id]))
+        rng, of_end = np.random.default_rng([self.seed, step]), ends(trainer)
         leaves_P, tokens = grow(
             lambda rows, more: extended(trainer, rows, np.full(len(rows), more)),
             [list(text) for _, text in rows_P],
@@ -180,7 +178,7 @@ class Trees:
             roots_P,
             range(self.points[0], longest, self.points[0]) if self.every else self.points,
             longest,
-            ends=lambda tokens: tokens[-1] in ends,
+            ends=lambda tokens: tokens[-1] in of_end,
             choose=lambda number, most: rng.permutation(number)[:most].tolist(),
             waves=self._waves,
         )
