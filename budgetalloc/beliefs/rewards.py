@@ -256,8 +256,8 @@ def levelled(rewards_R: FloatArray, ids_R: Sequence[Id], resolution: float) -> F
     if not resolution:
         return rewards_R
     ids_G, group_R = factorize(ids_R)
-    mixed_G = mixed_groups(rewards_R, group_R, len(ids_G), resolution)
-    low_G, _ = extremes(rewards_R, group_R, len(ids_G))
+    low_G, high_G = extremes(rewards_R, group_R, len(ids_G))
+    mixed_G = unequal(low_G, high_G - resolution)
     return np.where(mixed_G[group_R] | np.isnan(rewards_R), rewards_R, low_G[group_R])
 
 

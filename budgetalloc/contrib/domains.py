@@ -168,7 +168,8 @@ class Domains(Part):
     ) -> dict[str, float]:
         """Appends to the ledger how many of these rollouts each domain has, and the sum of each
         column over them; returns the counts and the means as metrics."""
-        if not len(ids_R):
+        every, written = self._session.options.metrics == "all", self._session.written
+        if not len(ids_R) or not (every or written):
             return {}
         names_D, domain_R = factorize([str(self.quotas.domain_of.get(name)) for name in ids_R])
         known = {key: np.asarray(x) for key, x in columns.items() if x is not None}
@@ -176,11 +177,11 @@ class Domains(Part):
         for at, name in enumerate(names_D):
             rows = np.flatnonzero(domain_R == at)
             sums = {key: float(x[rows].sum()) for key, x in known.items()}
-            for write in self._session.written:
+            for write in written:
                 write.ledger.append_domain(step, str(name), {count: len(rows)} | sums)
             metrics[f"domain/{count}/{name}"] = float(len(rows))
             metrics |= {f"domain/{key}/{name}": x / len(rows) for key, x in sums.items()}
-        return metrics if self._session.options.metrics == "all" else {}
+        return metrics if every else {}
 
     def state_dict(self) -> dict[str, Any]:
         """What the mixture has learned, under the key "mixture"."""

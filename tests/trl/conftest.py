@@ -93,6 +93,29 @@ class AroundSteps(TrainerCallback):
         self.trainer._generate_and_score_completions = lambda inputs: self.whole(inputs, generate)
 
 
+def recorded(trainer: GRPOTrainer) -> list[dict[str, Any]]:
+    """A list that gets the batches that the trainer will train on, before TRL shuffles their rows."""
+    batches: list[dict[str, Any]] = []
+
+    def recording(inputs: Any, generate: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+        batches.append(generate(inputs))
+        return batches[-1]
+
+    trainer.add_callback(AroundSteps(trainer, recording))
+    return batches
+
+
+def behind_the_best(trainer: GRPOTrainer, batch: dict[str, Any]) -> torch.Tensor:
+    """How far the logit of each token of the completions is below the highest, computed without a cache."""
+    inputs = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    with torch.no_grad():
+        logits = trainer.model(inputs, attention_mask=mask, position_ids=positions).logits[:, :-1]
+    chosen = logits.gather(2, inputs[:, 1:, None])[..., 0]
+    return (logits.max(dim=2).values - chosen)[:, batch["prompt_ids"].size(1) - 1 :]
+
+
 SAVES = {"save_strategy": "steps", "save_steps": 1}
 
 

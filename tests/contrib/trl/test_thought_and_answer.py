@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SAVES, AroundSteps, Watched, attach, logged, rows, same_weights, weights
+from conftest import SAVES, Watched, attach, behind_the_best, logged, recorded, rows, same_weights, weights
 
 from budgetalloc.contrib.lengths import LengthSchedule
 from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
@@ -32,14 +32,8 @@ def build_biased(build, bias=None, **config):
 
 
 def batches_of(trainer):
-    """The batches that the trainer will train on, before TRL shuffles their rows."""
-    batches = []
-
-    def recording(inputs, generate):
-        batches.append(generate(inputs))
-        return batches[-1]
-
-    trainer.add_callback(AroundSteps(trainer, recording))
+    """The batches that the trainer trained on, before TRL shuffled their rows."""
+    batches = recorded(trainer)
     trainer.train()
     return batches
 
@@ -89,13 +83,7 @@ def test_the_answer_goes_on_from_the_forced_end(build):
     trainer.rollout_func = ThoughtAndAnswer(4, 6, end="=")
     appended = 0
     for batch in batches_of(trainer):
-        inputs = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        with torch.no_grad():
-            logits = trainer.model(inputs, attention_mask=mask, position_ids=positions).logits[:, :-1]
-        chosen = logits.gather(2, inputs[:, 1:, None])[..., 0]
-        behind = (logits.max(dim=2).values - chosen)[:, batch["prompt_ids"].size(1) - 1 :]
+        behind = behind_the_best(trainer, batch)
         own = batch["completion_mask"] * batch["tool_mask"]
         assert (behind * own).max() < 1e-2
         appended += int((behind * (batch["completion_mask"] - own) > 1).sum())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import SAVES, AroundSteps, attach, logged, rows, same_weights, weights
+from conftest import SAVES, attach, behind_the_best, logged, recorded, rows, same_weights, weights
 from transformers import TrainerCallback
 
 import budgetalloc as ba
@@ -15,15 +15,9 @@ from budgetalloc.errors import InputError, UnsupportedError
 def with_trees(build, trees, policy=None, dataset=None, **config):
     """A trainer with trees and a policy, and the batches that it will train on, before TRL shuffles their rows."""
     trainer = build(dataset, **{"max_completion_length": 12, "scale_rewards": "none", **config})
-    trainer.rollout_func, batches = trees, []
+    trainer.rollout_func = trees
     callback = attach(trainer, policy or ba.uniform())
-
-    def recording(inputs, generate):
-        batches.append(generate(inputs))
-        return batches[-1]
-
-    trainer.add_callback(AroundSteps(trainer, recording))
-    return trainer, callback, batches
+    return trainer, callback, recorded(trainer)
 
 
 def test_a_branch_goes_on_from_the_tokens_of_its_parent(build):
@@ -32,13 +26,7 @@ def test_a_branch_goes_on_from_the_tokens_of_its_parent(build):
     trainer, _, batches = with_trees(build, Trees(1), dataset=uneven, temperature=1e-4, max_steps=2, learning_rate=0)
     trainer.train()
     for batch in batches:
-        inputs = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        with torch.no_grad():
-            logits = trainer.model(inputs, attention_mask=mask, position_ids=positions).logits[:, :-1]
-        chosen = logits.gather(2, inputs[:, 1:, None])[..., 0]
-        behind = (logits.max(dim=2).values - chosen)[:, batch["prompt_ids"].size(1) - 1 :]
+        behind = behind_the_best(trainer, batch)
         assert (behind * batch["completion_mask"]).max() < 1e-2
         assert len(set(batch["prompt_mask"].sum(dim=1).tolist())) > 1
 
