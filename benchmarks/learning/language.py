@@ -26,7 +26,10 @@ class Grading:
 
 
 class Language(Protocol):
-    """A module or an object with these names. Rows have the columns `prompt`, `prompt_id` and `skill`."""
+    """A module or an object with these names. Rows have the columns `prompt`, `prompt_id` and `skill`.
+
+    A language with many right answers to a prompt also has `evaluate(model, tokenizer, rows)`, which measures success.
+    """
 
     WEIGHTS: Path  # the folder of a model that was pretrained on this language
     ANSWER_LENGTH: int  # characters (tokens) of the longest answer

@@ -1,84 +1,150 @@
-"""Tokens to the same success: a schedule of the completion length, and a cap for each prompt, on `chain`. Resumable.
+"""Tokens to the same success under budgets of length, on `chain` and on `verbose`. Resumable.
 
     python benchmarks/learning/lengths.py                    # what is missing in lengths.jsonl, then the table
-    python benchmarks/learning/lengths.py --policy adaptive --seed 7
+    python benchmarks/learning/lengths.py --mix verbose --policy adaptive --seed 7
     python benchmarks/learning/lengths.py --table
 
-70 prompts, which return about every fourth step of 16 prompts and 8 rollouts of each. A step of a chain is five tokens,
-so a right answer has 11 to 41 with the end of text. The success is the exact probability of the right answer to the
-held-out prompts, without any limit. Tokens are those trained on.
+A run has 70 prompts (`verbose`: 20), which return about every fourth step of 16 prompts (6) with 8 rollouts of each. A
+step of a chain is five tokens, so a right answer to `chain` has 11 to 41 with the end of text, and one to `verbose` 16
+to 196, where 16 to 31 would do. The success on held-out prompts has no limit but that: on `chain` the exact probability
+of the right answer, on `verbose` the share of right ones among four rollouts of each of 68 prompts. Tokens are those
+trained on. Under a cap, transformers generates a batch up to its largest cap, and the rest is dropped.
 """
 
 import argparse
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import chain  # in this folder
 import numpy as np
-from mixes import MIXES
+import verbose
 from run import read
 from trees import mean_success
 
 import budgetalloc as ba
 from budgetalloc.offline.intervals import reached
 
-ARMS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "schedule: 41, 36, 33": {"schedule": (41, 0.9, 5)},
-    "cap: 1.25 longest": {"cap": {}},
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs of a mix share."""
+
+    language: Any
+    arms: dict[str, dict[str, Any]]
+    """Arguments: of `LengthSchedule`, of `LengthCap`, of `ThoughtAndAnswer`."""
+    rates: dict[str, float]
+    """By policy."""
+    prompts: int
+    """Of a step."""
+    per_length: int
+    """Prompts of each number of steps."""
+    held_out: int
+    """The same, of the prompts that success is measured on."""
+    steps: int
+    every: int
+    """Steps between two measurements."""
+    goal: float
+
+
+MIXES = {
+    "chain": Setting(
+        language=chain,
+        arms={
+            "plain": {},
+            "schedule: 41, 36, 33": {"schedule": (41, 0.9, 5)},
+            "cap: 1.25 longest": {"cap": {}},
+            "cap: 1.0 mean": {"cap": {"of": "mean", "times": 1.0}},
+        },
+        rates={"uniform": 2e-4, "adaptive": 3e-4},  # tuned in results.jsonl
+        prompts=16,
+        per_length=10,
+        held_out=30,
+        steps=15,
+        every=3,
+        goal=0.5,
+    ),
+    "verbose": Setting(
+        language=verbose,
+        arms={
+            "plain": {},
+            "schedule: 100, 75, 56": {"schedule": (100, 0.75, 5)},
+            "cap: 1.25 longest": {"cap": {}},
+            "cap: 1.0 mean": {"cap": {"of": "mean", "times": 1.0}},
+            "thought and answer: 60, 5": {"thought": (60, 5)},
+        },
+        rates={"uniform": 3e-4, "adaptive": 3e-4},
+        prompts=6,
+        per_length=5,
+        held_out=17,
+        steps=12,
+        every=4,
+        goal=0.4,
+    ),
 }
-POLICIES: dict[str, tuple[Callable[[int], ba.Policy], float]] = {  # and the rate tuned in results.jsonl
-    "uniform": (lambda seed: ba.uniform(seed=seed), 2e-4),
-    "adaptive": (lambda seed: ba.adaptive(seed=seed), 3e-4),
+POLICIES: dict[str, Callable[[int], ba.Policy]] = {
+    "uniform": lambda seed: ba.uniform(seed=seed),
+    "adaptive": lambda seed: ba.adaptive(seed=seed),
 }
-SEEDS, STEPS, GOAL = tuple(range(10)), 15, 0.5
+SEEDS = tuple(range(10))
 OUT = Path(__file__).with_suffix(".jsonl")
 
 
-def run(policy: str, arm: str, seed: int) -> dict[str, Any]:
+def run(mix: str, policy: str, arm: str, seed: int, rate: float | None = None) -> dict[str, Any]:
     """One run, with its curve: tokens and success."""
     from train import train
 
     from budgetalloc.contrib.lengths import LengthCap, LengthSchedule
+    from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
     from budgetalloc.trl import AdaptiveGRPOCallback
 
-    (build, rate), given = POLICIES[policy], ARMS[arm]
+    setting = MIXES[mix]
+    given, rate = setting.arms[arm], rate or setting.rates[policy]
 
     def attach(trainer: Any) -> None:
+        if "thought" in given:
+            trainer.rollout_func = ThoughtAndAnswer(*given["thought"], end=verbose.END)
         parts = [LengthCap(trainer, **given["cap"])] if "cap" in given else []
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, build(seed), parts=parts))
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, POLICIES[policy](seed), parts=parts))
         if "schedule" in given:
             trainer.add_callback(LengthSchedule(trainer, *given["schedule"]))
 
     made = train(
         attach,
-        steps=STEPS,
-        prompts=16,
+        steps=setting.steps,
+        prompts=setting.prompts,
         learning_rate=rate,
         seed=seed,
-        **MIXES["chain"].task(seed) | {"rows": chain.pool(10, seed)},
-        eval_every=3,
+        language=setting.language,
+        rows=setting.language.pool(setting.per_length, seed),
+        held_out_rows=setting.language.held_out(setting.held_out),
+        eval_every=setting.every,
         threads=1,
         progress=False,
     )
-    cut = [x["budgetalloc/lengths/cut"] for x in made.trainer.state.log_history if "budgetalloc/lengths/cut" in x]
-    clipped = [x["completions/clipped_ratio"] for x in made.trainer.state.log_history if "loss" in x]
+    log = made.trainer.state.log_history
+
+    def logged(name: str) -> list[float]:
+        return [round(entry[name], 5) for entry in log if name in entry]
+
     return {
+        "mix": mix,
         "policy": policy,
         "arm": arm,
         "seed": seed,
         "rate": rate,
         "curve": [[x.tokens, round(x.expected, 5)] for x in made.curve],
-        "clipped": [round(x, 5) for x in clipped],
-        "cut": [round(x, 5) for x in cut],
+        "clipped": logged("completions/clipped_ratio"),
+        "cut": logged("budgetalloc/lengths/cut"),
+        "length": logged("completions/mean_length"),
     }
 
 
-def key(row: dict[str, Any]) -> tuple[str, str, int]:
-    return row["policy"], row["arm"], row["seed"]
+def key(row: dict[str, Any]) -> tuple[str, str, str, int]:
+    return row["mix"], row["policy"], row["arm"], row["seed"]
 
 
 def interval(values: list[float]) -> str:
@@ -91,41 +157,47 @@ def interval(values: list[float]) -> str:
     return f"{np.mean(values):+.3f} ({np.mean(values) - half:+.3f} to {np.mean(values) + half:+.3f})"
 
 
-def table(rows: list[dict[str, Any]], policy: str) -> str:
-    """A row for each arm, over the seeds that all arms have."""
-    arms: dict[str, dict[int, list[list[float]]]] = {arm: {} for arm in ARMS}
+def table(rows: list[dict[str, Any]], mix: str, policy: str) -> str:
+    """A row for each arm, over the seeds that all arms have. Tokens to a success are those of the mean curve."""
+    setting = MIXES[mix]
+    arms: dict[str, dict[int, Any]] = {arm: {} for arm in setting.arms}
     for row in rows:
-        if row["policy"] == policy:
+        if (row["mix"], row["policy"]) == (mix, policy):
             arms[row["arm"]][row["seed"]] = row["curve"]
     common = sorted(set.intersection(*(set(curves) for curves in arms.values())))
     if not common:
-        return f"{policy}: no seed has all arms"
+        return f"{mix}, {policy}: no seed has all arms"
     until = min(arms[arm][seed][-1][0] for arm in arms for seed in common)
-    titles = ["tokens a step", "success at the end", f"mean success over {until:,} tokens, less plain's"]
-    lines = [f"{policy}, {len(common)} seeds", f"| arm | {' | '.join(titles)} | tokens to {GOAL} |", "|---" * 5 + "|"]
+    titles = ["tokens a rollout, first and last", "success at the end", f"mean over {until:,} tokens, less plain's"]
+    head = f"{mix}, {policy}, {len(common)} seeds"
+    lines = [head, f"| arm | {' | '.join(titles)} | tokens to {setting.goal} |", "|---" * 5 + "|"]
     for arm, curves in arms.items():
         mine = [curves[seed] for seed in common]
+        mean = np.mean(mine, axis=0)
+        lengths = np.diff(mean[:, 0]) / (setting.every * setting.prompts * 8)
         gains = [mean_success(curves[seed], until) - mean_success(arms["plain"][seed], until) for seed in common]
-        cells = [arm, f"{np.mean([x[-1][0] for x in mine]) / STEPS:,.0f}", f"{np.mean([x[-1][1] for x in mine]):.3f}"]
+        cells = [arm, f"{lengths[0]:.1f}, {lengths[-1]:.1f}", f"{mean[-1, 1]:.3f}"]
         cells.append("0" if arm == "plain" else interval(gains))
-        cells.append(f"{np.mean([reached(*np.array(x).T, GOAL) for x in mine]):,.0f}")
+        cells.append(f"{reached(*mean.T, setting.goal):,.0f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mix", choices=MIXES, default="chain")
     parser.add_argument("--policy", choices=POLICIES, default="uniform")
+    parser.add_argument("--arm", action="append", help="default: all of the mix")
     parser.add_argument("--seed", type=int, action="append", help="default: 0 to 9")
     parser.add_argument("--table", action="store_true", help="only print the table")
     args = parser.parse_args()
     done = {key(row) for row in read(OUT)}
-    for seed, arm in itertools.product(args.seed or SEEDS, ARMS):
-        if (args.policy, arm, seed) not in done and not args.table:
-            row = run(args.policy, arm, seed)
+    for seed, arm in itertools.product(args.seed or SEEDS, args.arm or MIXES[args.mix].arms):
+        if (args.mix, args.policy, arm, seed) not in done and not args.table:
+            row = run(args.mix, args.policy, arm, seed)
             with OUT.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-    print(table(read(OUT), args.policy))
+    print(table(read(OUT), args.mix, args.policy))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 import operations
 import reasoning
 import torch
+import verbose
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -32,6 +33,7 @@ LANGUAGES: dict[str, Any] = {
     "operations": operations,
     "chain": chain,
     "reasoning": reasoning,
+    "verbose": verbose,
 }
 
 
@@ -67,6 +69,8 @@ class Recipe:
     layers: int = 3
     positions: int = 32
     """Tokens of the longest prompt with its answer, at most."""
+    begin: Path | None = None
+    """A folder with weights of the same shape to begin from, if not anew; its tokens are the first of the language."""
 
 
 RECIPES = {
@@ -75,6 +79,17 @@ RECIPES = {
     "operations": Recipe(threads=1),
     "chain": Recipe(steps=1800, rows=32, learning_rate=1.5e-3, width=144, layers=4, positions=64, threads=1),
     "reasoning": Recipe(steps=5000, rows=128, learning_rate=2e-3, threads=1),
+    "verbose": Recipe(
+        steps=500,
+        rows=32,
+        learning_rate=6e-4,
+        weight_decay=0.01,
+        width=144,
+        layers=4,
+        positions=256,
+        threads=1,
+        begin=chain.WEIGHTS,
+    ),
 }
 """By the name of the language.
 
@@ -140,7 +155,12 @@ def pretrain(
     torch.manual_seed(recipe.seed)
     rng = np.random.default_rng(recipe.seed)
     tokenizer = build_tokenizer(language, recipe.positions)
-    model = build_model(tokenizer, recipe).to(device).train()
+    model = build_model(tokenizer, recipe)
+    if recipe.begin is not None:
+        known = LlamaForCausalLM.from_pretrained(recipe.begin, dtype=torch.float32)
+        known.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        model.load_state_dict(known.state_dict())
+    model = model.to(device).train()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay
     )
@@ -180,6 +200,8 @@ def save(model: Any, tokenizer: Any, out: Path) -> None:
 def report(model: Any, tokenizer: Any, language: Any = skills) -> str:
     """A line a skill and prompt length: the probability of the right answer, held out; then the means."""
     rows, lines = language.held_out(), list[str]()
+    if hasattr(language, "evaluate"):
+        return f"held-out success {language.evaluate(model, tokenizer, rows).expected:.4f}"
     groups: dict[tuple[str, int], list[str]] = {}
     for row in rows:
         if language is not skills or not language.is_trap(row["prompt_id"]):  # a coin has no right answer

@@ -10,6 +10,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ class CurvePoint:
 
     Args:
         step: Optimizer steps so far.
-        expected: Held-out success: the mean probability of the right answer, on what can be learned.
+        expected: Held-out success: the mean probability of the right answer, on what can be learned;
+            if the language has `evaluate`, the success by that.
         pass64: The exact mean probability that at least one of 64 answers is right.
         mixed_groups: The share of groups (one prompt in one step) with unequal rewards, since the
             last point. None at the start.
@@ -179,13 +181,9 @@ def train(
     first, *others = reward_funcs or [language.make_reward(seed)]
     measured = language.held_out() if held_out_rows is None else held_out_rows
     trained = language.pool(seed=seed) if rows is None else rows
+    measure = getattr(language, "evaluate", partial(evaluate, language=language))
     recorder = Recorder(
-        lambda: evaluate(
-            trainer.accelerator.unwrap_model(trainer.model),
-            trainer.processing_class,
-            measured,
-            language,
-        ),
+        lambda: measure(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class, measured),
         eval_every,
         progress,
     )

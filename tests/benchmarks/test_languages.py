@@ -12,6 +12,7 @@ import numpy as np
 import operations
 import pytest
 import reasoning
+import verbose
 from mixes import MIXES, SIZED
 from operations import OPERATIONS
 from pretrain import SIZES, Recipe, build_model, build_tokenizer, pretrain, save, text_of_skills
@@ -20,7 +21,7 @@ from budgetalloc.cli.testbed import skills
 
 OWN = pytest.mark.parametrize("language", [growing, chain, operations], ids=lambda language: language.__name__)
 EVERY = pytest.mark.parametrize(
-    "language", [growing, chain, operations, reasoning], ids=lambda language: language.__name__
+    "language", [growing, chain, operations, reasoning, verbose], ids=lambda language: language.__name__
 )
 
 
@@ -74,6 +75,38 @@ def test_a_chain_applies_each_letter_to_the_digits_before() -> None:
     assert {len(chain.answer(row["prompt"])) for row in rows} == {10, 15, 20, 25, 30, 35, 40}
 
 
+def test_the_reward_of_verbose_reads_only_what_follows_the_last_end_of_a_thought() -> None:
+    row = verbose.pool(1)[0]
+    right = verbose.answer(row["prompt"])
+    written, digits = right[:-5], right[-4:]
+    texts = [right, written * 3 + right, f"|{digits}", f"{right}|{digits}", digits, written, f"{right}0", f"{right}|0"]
+    assert verbose.make_reward()(completions=texts, prompt_id=[row["prompt_id"]] * 8) == [1, 1, 1, 1, 0, 0, 0, 0]
+
+
+def test_texts_of_verbose_repeat_the_last_step_in_ten_to_190_characters() -> None:
+    lengths = []
+    for line in (line for seed in range(50) for line in verbose.lines_of_text(32, np.random.default_rng(seed))):
+        prompt, _, text = line.partition("=")
+        thought, _, final = text.partition("|")
+        steps, number = five_by_five(thought), len(prompt[:-4])
+        assert "".join(step[0] for step in steps[:number]) == prompt[:-4]
+        assert set(steps[number:]) <= {steps[number - 1]}
+        assert final == steps[-1][1:]
+        lengths.append(len(thought))
+    assert (min(lengths), max(lengths)) == (10, 190)
+    assert 25 < np.mean(lengths) < 45
+
+
+def test_success_on_verbose_is_the_share_of_right_rollouts_however_long(load: Any) -> None:
+    model, tokenizer = load(verbose)
+    rows = verbose.held_out(3)
+    texts = verbose.rollouts(model, tokenizer, rows, 4)
+    right = [text.endswith(verbose.answer(rows[at // 4]["prompt"])[-5:]) for at, text in enumerate(texts)]
+    assert verbose.evaluate(model, tokenizer, rows).expected == np.mean(right)
+    assert verbose.rollouts(model, tokenizer, rows, 4) == texts
+    assert max(map(len, texts)) > 84  # more than three times what is generated at once
+
+
 def test_prompts_of_reasoning_hold_all_that_the_answers_depend_on() -> None:
     def of(skill: str) -> list[tuple[str, str]]:
         return [(row["prompt"][1:-1], reasoning.answer(row["prompt"])) for row in rows if row["skill"] == skill]
@@ -124,6 +157,7 @@ TEXTS = {
     "skills": text_of_skills,
     "operations": operations.lines_of_text,
     "chain": chain.lines_of_text,
+    "verbose": verbose.lines_of_text,
 }
 
 
@@ -146,7 +180,8 @@ def test_ids_read_back() -> None:
 
 
 def test_the_languages_load_without_torch_and_reasoning_gym() -> None:
-    code = "import sys; sys.modules['reasoning_gym'] = None; import chain, growing, mixes, operations, reasoning\n"
+    code = "import sys; sys.modules['reasoning_gym'] = None; import chain, growing, mixes\n"
+    code += "import operations, reasoning, verbose\n"
     code += "print('torch' in sys.modules, 'reasoning  cannot be run here' in mixes.describe())"
     folder = Path(growing.__file__).parent
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
