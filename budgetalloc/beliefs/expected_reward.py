@@ -11,7 +11,8 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.budget import IntArray
 
-_KEPT = 0.9  # share of the sums kept at a step
+KEPT = 0.9
+"""Share of the sums kept at a step."""
 # rollouts that earlier steps count for at most in the line, so that it follows a change at once
 _PAST = 16.0
 _DOUBT = 0.25  # weight of the slope that is expected before any success
@@ -60,20 +61,16 @@ class Sums(Stateful):
         columns = (np.ones(len(s)), s, r, s * s, s * r, r * r, graded)
         return cls(*(np.bincount(group, weights=column, minlength=groups) for column in columns))
 
-    def plus(self, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
-        """The sums after adding the rewards and successes of a step."""
-        added = Sums.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
-        return self.with_sums(Sums(*(float(np.sum(x)) for x in vars(added).values())))
+    @classmethod
+    def of_all(cls, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
+        """The sums over all of these rollouts."""
+        by_group = cls.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
+        return cls(*(float(np.sum(x)) for x in vars(by_group).values()))
 
-    def with_sums(self, added: "Sums") -> "Sums":
-        """The sums after adding those of a step."""
-        return Sums(
-            *(a + b for a, b in zip(vars(self).values(), vars(added).values(), strict=True))
-        )
-
-    def faded(self) -> "Sums":
-        """The sums, discounted by one step."""
-        return Sums(*(_KEPT * x for x in vars(self).values()))
+    def plus(self, added: "Sums", kept: float = 1.0) -> "Sums":
+        """A share of these sums and those added; `KEPT` is the share of one step."""
+        pairs = zip(vars(self).values(), vars(added).values(), strict=True)
+        return Sums(*(kept * a + b for a, b in pairs))
 
     @property
     def mean_success(self) -> float:
@@ -84,13 +81,6 @@ class Sums(Stateful):
     def var_success(self) -> float:
         """The variance of s over all rollouts of all prompts; 0 without rollouts."""
         return max(float(self.ss / self.n - (self.s / self.n) ** 2), 0.0) if self.n > 0 else 0.0
-
-    @classmethod
-    def from_state(cls, state: Any) -> "Sums":
-        """The sums from the result of `state_dict`. Raises `StateError`."""
-        sums = cls()
-        sums.load_state_dict(state)
-        return sums
 
 
 @dataclass(frozen=True, eq=False)

@@ -233,6 +233,11 @@ def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
     )
 
 
+def some_unequal(rewards_R: FloatArray) -> bool:
+    """Whether any two of these rewards are unequal."""
+    return bool(mixed_groups(rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)[0])
+
+
 def mixed_groups(
     rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int, resolution: float = 0.0
 ) -> NDArray[np.bool_]:

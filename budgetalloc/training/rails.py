@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.rewards import mixed_groups
+from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import by_beliefs
@@ -95,8 +95,7 @@ class Rails(Part, Stateful):
         count = float(known_R.sum())
         self._compare({"brier": brier, "pool": pool, "rollouts": count})
         recalibrated = float(own.calibration.changed_R.mean())
-        one_R = np.zeros(len(rollouts), dtype=np.int64)
-        varies = bool(mixed_groups(rollouts.rewards_R, one_R, 1)[0])
+        varies = some_unequal(rollouts.rewards_R)
         self._equal = 0 if varies else self._equal + 1
         self._moved = self._moved + 1 if recalibrated > 0.5 and varies else 0
         if self._equal == _WARNED:

@@ -381,19 +381,47 @@ class Session:
     def record(self, trainer_step: int | None = None) -> Rollouts:
         """The record of the rollouts observed so far, at least one, with `trainer_step` (by default
         the policy's)."""
-        now, step = self._open, self.step
+        now, step, observed = self._open, self.step, self._open.observed
         if now.measure is None:
             raise InputError(
                 "end() before observe(): the step has no rollouts. Observe some, or begin another "
                 "step."
             )
-        if now.record is None:
-            at = self.policy.estimator.step if trainer_step is None else trainer_step
-            made = _record(now, now.measure, self.scoring, at)
-            for part in self.parts:
-                made = part.record(made, step)
-            now.record = made
-        return now.record
+        if now.record is not None:
+            return now.record
+        rows, reported = (
+            {
+                name: np.concatenate([each[of][name] for each in observed])
+                for name in observed[0][of]
+            }
+            for of in ("rows", "reported")
+        )
+        ids_R = [name for each in observed for name in each["ids_R"]]
+        prompts = [each["prompt_lengths_R"] for each in observed]
+        given = [lengths_R for lengths_R in prompts if lengths_R is not None]
+        ended, earlier = self.policy.estimator.step, self.scoring.sums
+        made = Rollouts(
+            ids_R=ids_R,
+            group_R=factorize([group for each in observed for group in each["groups_R"]])[1],
+            belief_R=step.belief_of(ids_R),
+            baseline_R=step.baseline_belief(ids_R, rows["success_R"], earlier),
+            prior=Beta(*self.policy.estimator.prior_of(ids_R)),
+            expected_R=step.expected_success(ids_R, rows["success_R"]),
+            earlier=earlier,
+            reward_range=now.measure.reward_range,
+            jump=now.measure.jump,
+            step=ended if trainer_step is None else trainer_step,
+            policy_step=ended,
+            uniform=step.replaced,
+            resolution=step.resolution,
+            prompt_lengths_R=np.concatenate(given) if given else None,
+            reported=reported,
+            **rows,
+        )
+        for part in self.parts:
+            made = part.record(made, step)
+        now.record = made
+        return made
 
     def end(self, advantages_R: FloatArray | None = None, kept_R: IntArray | None = None) -> Ended:
         """Ends the step: writes it to the ledger, and then lets the policy learn from it.
@@ -415,7 +443,12 @@ class Session:
                     "drops this one."
                 )
             if now.measure is not None and not any(each["ids_R"] for each in now.observed):
-                return self._end_of_failed(step)  # rollouts were observed, and all of them failed
+                step.end()  # rollouts were observed, and all of them failed
+                metrics = {
+                    name: x for part in self.parts for name, x in part.learn(None, step).items()
+                }
+                self._now = None
+                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
             batch = self.record()
             measure: Measure = now.measure  # type: ignore[assignment]
             if advantages_R is None:
@@ -453,12 +486,6 @@ class Session:
                 "uniform().",
                 _COLD_STEPS,
             )
-
-    def _end_of_failed(self, step: Step) -> Ended:
-        step.end()
-        metrics = {name: x for part in self.parts for name, x in part.learn(None, step).items()}
-        self._now = None
-        return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
 
     # --- the state
 
@@ -518,39 +545,6 @@ def rows_to_train_on(
             argument="keep",
         )
     return rows
-
-
-def _record(now: _Open, measure: Measure, scoring: Any, trainer_step: int) -> Rollouts:
-    """What was observed in an unfinished step, at least one rollout, as its record."""
-    step, observed = now.step, now.observed
-    ids_R = [name for each in observed for name in each["ids_R"]]
-    rows = {
-        name: np.concatenate([each["rows"][name] for each in observed])
-        for name in observed[0]["rows"]
-    }
-    prompts = [each["prompt_lengths_R"] for each in observed]
-    given = [lengths_R for lengths_R in prompts if lengths_R is not None]
-    return Rollouts(
-        ids_R=ids_R,
-        group_R=factorize([group for each in observed for group in each["groups_R"]])[1],
-        belief_R=step.belief_of(ids_R),
-        baseline_R=step.baseline_belief(ids_R, rows["success_R"], scoring.sums),
-        prior=Beta(*step.policy.estimator.prior_of(ids_R)),
-        expected_R=step.expected_success(ids_R, rows["success_R"]),
-        earlier=scoring.sums,
-        reward_range=measure.reward_range,
-        jump=measure.jump,
-        step=trainer_step,
-        policy_step=step.policy.estimator.step,
-        uniform=step.replaced,
-        resolution=step.resolution,
-        prompt_lengths_R=np.concatenate(given) if given else None,
-        reported={
-            name: np.concatenate([each["reported"][name] for each in observed])
-            for name in observed[0]["reported"]
-        },
-        **rows,
-    )
 
 
 def _checked_rows(

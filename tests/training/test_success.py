@@ -24,7 +24,7 @@ def learn(scoring, scores_RF):
     rewards_R = scoring.total_rewards(scores_RF)
     measure = scoring.measure(rewards_R, scores_RF)
     success_R = measure.success(rewards_R, scores_RF)
-    scoring.learn(measure, rewards_R, scores_RF, Sums().plus(success_R, rewards_R))
+    scoring.learn(measure, rewards_R, scores_RF, Sums.of_all(success_R, rewards_R))
     return success_R.tolist()
 
 
