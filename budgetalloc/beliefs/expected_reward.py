@@ -1,7 +1,6 @@
 """The expected reward of a rollout, in the trainer's units, from its expected success."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,35 +36,26 @@ class Sums(Stateful):
 
     saved = ("n", "s", "r", "ss", "sr", "rr", "graded", "within", "pairs", "alike", "lean")
 
-    n: Any = 0.0
-    s: Any = 0.0
-    r: Any = 0.0
-    ss: Any = 0.0
-    sr: Any = 0.0
-    rr: Any = 0.0
-    graded: Any = 0.0
-    within: Any = 0.0
-    pairs: Any = 0.0
-    alike: Any = 0.0
-    lean: Any = 0.0
+    n: float = 0.0
+    s: float = 0.0
+    r: float = 0.0
+    ss: float = 0.0
+    sr: float = 0.0
+    rr: float = 0.0
+    graded: float = 0.0
+    within: float = 0.0
+    pairs: float = 0.0
+    alike: float = 0.0
+    lean: float = 0.0
 
     @classmethod
-    def of(
-        cls, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, groups: int
-    ) -> "Sums":
-        """The sums of each group over r and s, shape (groups,). The fields from `within` on are
-        0."""
+    def of(cls, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
+        """The sums over these rollouts; the fields from `within` on are 0."""
         scored_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
-        s, r, group = success_R[scored_R], rewards_R[scored_R], group_R[scored_R]
-        graded = (s > EQUAL) & (s < 1 - EQUAL)
+        s, r = success_R[scored_R], rewards_R[scored_R]
+        graded, group = (s > EQUAL) & (s < 1 - EQUAL), np.zeros(len(s), dtype=np.int64)
         columns = (np.ones(len(s)), s, r, s * s, s * r, r * r, graded)
-        return cls(*(np.bincount(group, weights=column, minlength=groups) for column in columns))
-
-    @classmethod
-    def of_all(cls, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
-        """The sums over all of these rollouts."""
-        by_group = cls.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
-        return cls(*(float(np.sum(x)) for x in vars(by_group).values()))
+        return cls(*(float(np.bincount(group, column, 1)[0]) for column in columns))
 
     def plus(self, added: "Sums", kept: float = 1.0) -> "Sums":
         """A share of these sums and those added; `KEPT` is the share of one step."""
@@ -148,13 +138,13 @@ def reward_line(
     array([0.8, 0.8])
     """
     groups = int(group_R.max()) + 1 if len(group_R) else 0
-    own = Sums.of(success_R, rewards_R, group_R, groups)
-    names = ("n", "s", "r", "ss", "sr", "rr")
+    scored_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
+    s, r, group = success_R[scored_R], rewards_R[scored_R], group_R[scored_R]
+    columns = (np.ones(len(s)), s, r, s * s, s * r, r * r)
+    own = [np.bincount(group, column, groups) for column in columns]
+    past = (earlier.n, earlier.s, earlier.r, earlier.ss, earlier.sr, earlier.rr)
     kept = min(1.0, _PAST / earlier.n) if earlier.n > 0 else 1.0
-    rest = [
-        kept * getattr(earlier, name) + getattr(own, name).sum() - getattr(own, name)
-        for name in names
-    ]
+    rest = [kept * x + sum_G.sum() - sum_G for x, sum_G in zip(past, own, strict=True)]
     n, s, r, ss, sr, rr = (np.where(rest[0] > 1e-9, x, np.nan) for x in rest)
     squares_s, products, squares_r = ss - s * s / n, sr - s * r / n, rr - r * r / n
     slope_G = (products + _DOUBT * jump) / (np.maximum(squares_s, 0.0) + _DOUBT)

@@ -159,8 +159,8 @@ class Beta:
         at = _integers(index)
         if at is None or ((at < 0) | (at >= len(self))).any():
             raise InputError("index", f"give a list of places from 0 to {len(self) - 1}.", index)
-        columns = {name: column[at] for name, column in vars(self).items()}
-        return unchecked(Beta, **columns)
+        alpha_P, beta_P, spread_P = self.alpha_P[at], self.beta_P[at], self.spread_P[at]
+        return unchecked(Beta, alpha_P=alpha_P, beta_P=beta_P, spread_P=spread_P)
 
 
 @dataclass(frozen=True, eq=False)

@@ -215,7 +215,7 @@ class PosteriorBaseline:
         prior = rollouts.prior
         known = Known.of(success_R, group_R, rollouts.belief_R, (prior.alpha_P, prior.beta_P))
         within, pairs = deviations(success_R, known)
-        step = Sums.of_all(success_R, rewards_R)
+        step = Sums.of(success_R, rewards_R)
         alike = step.n * share_alike(rewards_R - rollouts.jump * success_R)
         step = replace(step, within=within, pairs=pairs, alike=alike)
         if self.rule_R is None and step.n > 0:

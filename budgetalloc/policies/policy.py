@@ -505,7 +505,7 @@ class Step:
         if not self._begun:
             return
         new = Counter(at_R.tolist())
-        if over := [at for at, n in new.items() if self._observed[at] + n > self._requested[at]]:
+        if over := new - (self._requested - self._observed):
             at = min(over)
             earlier = f" after {self._observed[at]} before" if self._observed[at] else ""
             raise InputError(

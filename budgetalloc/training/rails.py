@@ -88,11 +88,9 @@ class Rails(Part, Stateful):
         if not known_R.any():
             return metrics
         own = by_beliefs(rollouts)
-        brier, pool = (
-            float(np.sum((expected_R - rollouts.success_R)[known_R] ** 2))
-            for expected_R in (own.mean_R, rollouts.earlier.mean_success)
-        )
-        count = float(known_R.sum())
+        success_R, count = rollouts.success_R[known_R], float(known_R.sum())
+        brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
+        pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))
         self._compare({"brier": brier, "pool": pool, "rollouts": count})
         recalibrated = float(own.calibration.changed_R.mean())
         varies = some_unequal(rollouts.rewards_R)

@@ -236,11 +236,6 @@ class Scoring:
         self._first_weights = tuple(self.weights)
 
     @property
-    def waits(self) -> bool:
-        """Whether success is not chosen yet; steps then have uniform groups, and no evidence."""
-        return self.rule is None
-
-    @property
     def settled(self) -> bool:
         """Whether the success of a rollout depends on its own rewards only, from the beginning of a
         step."""

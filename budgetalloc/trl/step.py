@@ -394,15 +394,16 @@ def batch_to_train_on(
     )
     # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts
     # only.
-    replaced, trained_R = np.zeros(0, dtype=np.int64), batch.rewards_R
+    replaced, trained = np.zeros(0, dtype=np.int64), batch
     if options.buffer is not None:  # `contrib.stored_responses`
-        replaced, trained_R = options.buffer.substitute(
+        replaced, rewards_R = options.buffer.substitute(
             batch.ids_R, batch.rewards_R, batch.success_R, batch.step
         )
+        trained = batch.with_rewards(rewards_R)
     if "branch_ids" in output:
         _put_branch_advantages(training, batch, output)
     elif options.baseline is not None:
-        advantages_R = options.advantages(batch, trained_R).values_R
+        advantages_R = options.advantages(trained).values_R
         if len(replaced):  # these wrong responses are not trained on
             advantages_R = advantages_R.copy()
             advantages_R[replaced] = 0.0
@@ -414,7 +415,7 @@ def batch_to_train_on(
     if policy.keep is not None and len(batch) > total:
         kept_R = from_rank_0(
             accelerator,
-            lambda: rows_to_train_on(policy, batch, total, trained_R),
+            lambda: rows_to_train_on(policy, batch, total, trained.rewards_R),
             np.ndarray.tolist,
             np.array,
             total,
