@@ -111,9 +111,8 @@ class Memory:
             if (wrong := self._unexpected(self.columns, self.numbers)) is not None:
                 raise InputError(
                     f"The memory's rule wrote {wrong}: a column or number must be finite and at "
-                    "least 0, or NaN where "
-                    "it starts as NaN. Name columns and numbers that may be below 0 in "
-                    "Memory(lowest=...)."
+                    "least 0, or NaN where it starts as NaN. Name columns and numbers that may be "
+                    "below 0 in Memory(lowest=...)."
                 )
         except BaseException:
             self.columns, self.numbers = columns, numbers

@@ -36,10 +36,9 @@ def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> F
         at = int(np.argmax(outside))
         raise InputError(
             f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], the range that a Beta belief "
-            "needs. Use "
-            "(r - low) / (high - low), or pass the success of each rollout as success_R in "
-            "addition to rewards of any "
-            "size. In the TRL callback, pass reward_range=(low, high) or success=.",
+            "needs. Use (r - low) / (high - low), or pass the success of each rollout as success_R "
+            "in addition to rewards of any size. In the TRL callback, pass reward_range=(low, "
+            "high) or success=.",
             argument=name,
         )
     return np.clip(rewards, 0.0, 1.0)

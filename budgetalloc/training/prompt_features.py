@@ -46,9 +46,8 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
     if not listed or not all(isinstance(each, (str, os.PathLike)) for each in listed):
         raise InputError(
             "features",
-            f"name at least one column of the dataset, {TEXT!r} for the "
-            "prompts' texts, or "
-            "the path of an earlier run's ledger.",
+            f"name at least one column of the dataset, {TEXT!r} for the prompts' texts, or the "
+            "path of an earlier run's ledger.",
             wanted,
         )
     names, paths = list[str](), list[Path]()
@@ -61,18 +60,15 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
         if columns is not None and name not in (TEXT, MODEL, *columns):
             raise InputError(
                 "features",
-                f"the train dataset has no column "
-                f"{name!r}{nearest(name, columns)} Use "
-                f"{TEXT!r} for the prompts' texts, {MODEL!r} for the model's hidden states, "
-                f"{RUN + 'PATH'!r} for an "
-                f"earlier run, or some of {list(columns)}.",
+                f"the train dataset has no column {name!r}{nearest(name, columns)} Use {TEXT!r} "
+                f"for the prompts' texts, {MODEL!r} for the model's hidden states, "
+                f"{RUN + 'PATH'!r} for an earlier run, or some of {list(columns)}.",
                 wanted,
             )
         if name == MODEL and name in (columns or ()):
             raise InputError(
                 "features",
-                f"{MODEL!r} is the policy model's hidden states, and the "
-                "train dataset has a "
+                f"{MODEL!r} is the policy model's hidden states, and the train dataset has a "
                 f"column of this name. Rename it: dataset.rename_column({MODEL!r}, 'model_name').",
                 wanted,
             )
@@ -138,8 +134,7 @@ def features_of(
     if not prompts.indexable:
         raise UnsupportedError(
             f"features= need every prompt, and a {type(prompts.dataset).__name__} does not list "
-            "its rows. Pass a "
-            "datasets.Dataset."
+            "its rows. Pass a datasets.Dataset."
         )
     names, paths = check_features(wanted, list(prompts.dataset.column_names))
 
@@ -156,8 +151,7 @@ def features_of(
         if states is None:
             raise UnsupportedError(
                 f"features={shown(wanted)}: hidden states of the policy model are computed for "
-                "TRL's GRPOTrainer only. "
-                f"Use {TEXT!r}."
+                f"TRL's GRPOTrainer only. Use {TEXT!r}."
             )
         vectors = states([prompt_text(prompt) for prompt in first(prompts.text)])
         parts.append(Features.of_vectors(prompts.pool, vectors))

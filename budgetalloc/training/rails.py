@@ -124,9 +124,8 @@ class Rails(Part, Stateful):
             self.uniform = True
             self._say(
                 "From now on groups are uniform, with the group's mean as baseline. The policy "
-                "goes on learning, and "
-                "decides again when its beliefs have not been worse for %d steps. fallback=False "
-                "keeps it deciding.",
+                "goes on learning, and decides again when its beliefs have not been worse for %d "
+                "steps. fallback=False keeps it deciding.",
                 _HEALED,
             )
         elif self.uniform and self._within >= _HEALED:

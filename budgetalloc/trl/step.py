@@ -78,8 +78,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     if (generated := sum(sizes)) < total:
         raise InputError(
             f"{session.policy} requested {generated} rollouts in one step, and the trainer trains "
-            f"on {total}: request "
-            f"at least {total}."
+            f"on {total}: request at least {total}."
         )
     batch = session.record(trainer.state.global_step)
     output, everyones_R, kept_R = batch_to_train_on(training, batch, sizes, outputs, total)
