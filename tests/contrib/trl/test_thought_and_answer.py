@@ -174,9 +174,7 @@ def test_evaluations_have_both_budgets(build):
 def test_the_end_of_a_thought_may_lie_within_tokens(tokenizer):
     """The decoded text has a space between the symbols of this tokenizer."""
     tokens = tokenizer("12=34=5")["input_ids"]
-    found = {
-        end: ThoughtAndAnswer(4, 4, end=end)._thought_length(tokenizer, tokens) for end in ("=", "= 3", " 4 ", "6")
-    }
+    found = {end: ThoughtAndAnswer(4, 4, end=end).thought_length(tokenizer, tokens) for end in ("=", "= 3", " 4 ", "6")}
     assert found == {"=": 3, "= 3": 4, " 4 ": 6, "6": None}
 
 
