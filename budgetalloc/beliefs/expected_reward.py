@@ -67,11 +67,6 @@ class Sums(Stateful):
         """The mean of s, in [0, 1]; 1/2 without rollouts."""
         return float(min(max(self.s / self.n, 0.0), 1.0)) if self.n > 0 else 0.5
 
-    @property
-    def var_success(self) -> float:
-        """The variance of s over all rollouts of all prompts; 0 without rollouts."""
-        return max(float(self.ss / self.n - (self.s / self.n) ** 2), 0.0) if self.n > 0 else 0.0
-
 
 @dataclass(frozen=True, eq=False)
 class Line:
@@ -302,7 +297,7 @@ def pool_variances(sums: Sums) -> tuple[float, float]:
     >>> pool_variances(Sums(n=4.0, s=2.0, ss=1.5, within=0.02, pairs=2.0))  # total: 1.5/4 - (2/4)^2
     (0.01, 0.115)
     """
-    total = sums.var_success
+    total = max(sums.ss / sums.n - (sums.s / sums.n) ** 2, 0.0) if sums.n > 0 else 0.0
     within = min(float(sums.within / sums.pairs), total) if sums.pairs > 0 else total
     return within, max(total - within, 0.0)
 

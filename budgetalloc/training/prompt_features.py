@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.ids import Index
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
+from budgetalloc.errors import InputError, UnsupportedError, about, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.policies import Policy
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
@@ -164,12 +164,9 @@ def features_of(
 def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
     """The success rates of the prompts in an earlier run, as features; prompts of other datasets
     are left out."""
-    try:
-        ids, successes_P, trials_P = read_counts(
-            path, None if prompts.column == DEFAULT_COLUMN else prompts.column
-        )
-    except InputError as error:
-        raise InputError(f"features={str(path)!r}: {error}", argument="features") from error
+    column = None if prompts.column == DEFAULT_COLUMN else prompts.column
+    with about(f"features={str(path)!r}: ", "features"):
+        ids, successes_P, trials_P = read_counts(path, column)
     at_P = Index(ids).find(prompts.pool)
     rollouts_P = np.append(trials_P, 0.0)[at_P]
     known, total = int((rollouts_P > 0).sum()), len(at_P)
