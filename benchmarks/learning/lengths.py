@@ -4,7 +4,7 @@
     python benchmarks/learning/lengths.py --mix verbose --policy adaptive --seed 7
     python benchmarks/learning/lengths.py --table
 
-A run has 70 prompts (`verbose`: 20), which return about every fourth step of 16 prompts (6) with 8 rollouts of each. A
+A run has 70 prompts (`verbose`: 32), which return about every fourth step of 16 prompts (8) with 8 rollouts of each. A
 step of a chain is five tokens, so a right answer to `chain` has 11 to 41 with the end of text, and one to `verbose` 16
 to 196, where 16 to 31 would do. The success on held-out prompts has no limit but that: on `chain` the exact probability
 of the right answer, on `verbose` the share of right ones among four rollouts of each of 68 prompts. Tokens are those
@@ -35,7 +35,7 @@ class Setting:
 
     language: Any
     arms: dict[str, dict[str, Any]]
-    """Arguments: of `LengthSchedule`, of `LengthCap`, of `ThoughtAndAnswer`."""
+    """Arguments: of `LengthSchedule`, `LengthCap`, `ThoughtAndAnswer` or `TruncatedThoughts`."""
     rates: dict[str, float]
     """By policy."""
     prompts: int
@@ -71,18 +71,19 @@ MIXES = {
         language=verbose,
         arms={
             "plain": {},
-            "schedule: 100, 75, 56": {"schedule": (100, 0.75, 5)},
+            "schedule: 70, 56, 44": {"schedule": (70, 0.8, 4)},
             "cap: 1.25 longest": {"cap": {}},
             "cap: 1.0 mean": {"cap": {"of": "mean", "times": 1.0}},
-            "thought and answer: 60, 5": {"thought": (60, 5)},
+            "thought 40, answer 5": {"thought": (40, 5)},
+            "thoughts truncated at 30 and 60": {"truncated": {"budgets": [30, 60], "answer": 5, "roots": 0.5}},
         },
-        rates={"uniform": 3e-4, "adaptive": 3e-4},
-        prompts=6,
-        per_length=5,
+        rates={"uniform": 1e-4, "adaptive": 1e-4},  # this and the arms were chosen on seed 100
+        prompts=8,
+        per_length=8,
         held_out=17,
-        steps=12,
-        every=4,
-        goal=0.4,
+        steps=10,
+        every=5,
+        goal=0.38,
     ),
 }
 POLICIES: dict[str, Callable[[int], ba.Policy]] = {
@@ -99,6 +100,7 @@ def run(mix: str, policy: str, arm: str, seed: int, rate: float | None = None) -
 
     from budgetalloc.contrib.lengths import LengthCap, LengthSchedule
     from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
+    from budgetalloc.contrib.truncated_thoughts import TruncatedThoughts
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     setting = MIXES[mix]
@@ -107,6 +109,8 @@ def run(mix: str, policy: str, arm: str, seed: int, rate: float | None = None) -
     def attach(trainer: Any) -> None:
         if "thought" in given:
             trainer.rollout_func = ThoughtAndAnswer(*given["thought"], end=verbose.END)
+        if "truncated" in given:
+            trainer.rollout_func = TruncatedThoughts(**given["truncated"], end=verbose.END, seed=seed)
         parts = [LengthCap(trainer, **given["cap"])] if "cap" in given else []
         trainer.add_callback(AdaptiveGRPOCallback(trainer, POLICIES[policy](seed), parts=parts))
         if "schedule" in given:
@@ -130,13 +134,14 @@ def run(mix: str, policy: str, arm: str, seed: int, rate: float | None = None) -
     def logged(name: str) -> list[float]:
         return [round(entry[name], 5) for entry in log if name in entry]
 
+    shared = np.cumsum([0, *logged("budgetalloc/trees/tokens")]).tolist()  # tokens that rows share count once
     return {
         "mix": mix,
         "policy": policy,
         "arm": arm,
         "seed": seed,
         "rate": rate,
-        "curve": [[x.tokens, round(x.expected, 5)] for x in made.curve],
+        "curve": [[int(shared[x.step]) if shared[1:] else x.tokens, round(x.expected, 5)] for x in made.curve],
         "clipped": logged("completions/clipped_ratio"),
         "cut": logged("budgetalloc/lengths/cut"),
         "length": logged("completions/mean_length"),
@@ -157,6 +162,16 @@ def interval(values: list[float]) -> str:
     return f"{np.mean(values):+.3f} ({np.mean(values) - half:+.3f} to {np.mean(values) + half:+.3f})"
 
 
+def gain(curve: list[list[float]], plain: list[list[float]]) -> float:
+    """Mean success less plain's, over as many tokens as the shorter run has.
+
+    >>> round(gain([[0, 0.2], [100, 0.6]], [[0, 0.2], [200, 0.6]]), 6)  # 0.4 - 0.3
+    0.1
+    """
+    until = min(curve[-1][0], plain[-1][0])
+    return mean_success(curve, until) - mean_success(plain, until)
+
+
 def table(rows: list[dict[str, Any]], mix: str, policy: str) -> str:
     """A row for each arm, over the seeds that all arms have. Tokens to a success are those of the mean curve."""
     setting = MIXES[mix]
@@ -167,16 +182,15 @@ def table(rows: list[dict[str, Any]], mix: str, policy: str) -> str:
     common = sorted(set.intersection(*(set(curves) for curves in arms.values())))
     if not common:
         return f"{mix}, {policy}: no seed has all arms"
-    until = min(arms[arm][seed][-1][0] for arm in arms for seed in common)
-    titles = ["tokens a rollout, first and last", "success at the end", f"mean over {until:,} tokens, less plain's"]
+    titles = ["tokens a rollout, first and last", "all tokens", "success at the end", "mean success less plain's"]
     head = f"{mix}, {policy}, {len(common)} seeds"
-    lines = [head, f"| arm | {' | '.join(titles)} | tokens to {setting.goal} |", "|---" * 5 + "|"]
+    lines = [head, f"| arm | {' | '.join(titles)} | tokens to {setting.goal} |", "|---" * 6 + "|"]
     for arm, curves in arms.items():
         mine = [curves[seed] for seed in common]
         mean = np.mean(mine, axis=0)
         lengths = np.diff(mean[:, 0]) / (setting.every * setting.prompts * 8)
-        gains = [mean_success(curves[seed], until) - mean_success(arms["plain"][seed], until) for seed in common]
-        cells = [arm, f"{lengths[0]:.1f}, {lengths[-1]:.1f}", f"{mean[-1, 1]:.3f}"]
+        gains = [gain(curves[seed], arms["plain"][seed]) for seed in common]
+        cells = [arm, f"{lengths[0]:.1f}, {lengths[-1]:.1f}", f"{mean[-1, 0]:,.0f}", f"{mean[-1, 1]:.3f}"]
         cells.append("0" if arm == "plain" else interval(gains))
         cells.append(f"{reached(*mean.T, setting.goal):,.0f}")
         lines.append(f"| {' | '.join(cells)} |")

@@ -28,8 +28,9 @@ def test_the_table_compares_the_seeds_that_all_arms_have():
     rows.append(row("plain", 2, 0.9))
     title, _, _, plain, schedule, *_ = lengths.table(rows, "chain", "uniform").splitlines()
     assert title == "chain, uniform, 2 seeds"
-    assert plain == "| plain | 5.0, 10.0 | 0.650 | 0 | 1,280 |"  # 1920 * 0.3 / 0.45
-    assert schedule.split(" | ")[3] == "+0.083 (+0.083 to +0.083)"  # five sixths of 0.1
+    assert plain == "| plain | 5.0, 10.0 | 5,760 | 0.650 | 0 | 1,280 |"  # 1920 * 0.3 / 0.45
+    assert schedule.split(" | ")[4] == "+0.083 (+0.083 to +0.083)"  # five sixths of 0.1
+    assert lengths.gain([[0, 0.2], [100, 0.6]], [[0, 0.2], [200, 0.6]]) == pytest.approx(0.4 - 0.3)
     assert lengths.interval([0.1, 0.3]) == "+0.200 (-1.071 to +1.471)"  # t with one degree of freedom: 12.706 * 0.1
 
 
