@@ -64,13 +64,19 @@ ELSEWHERE = (
     ("Polychromic objectives (2509.25424)", "Not served: they reward sets of rollouts, not single ones"),
     (
         "Train Long Think Short (2508.08940), DART-GUI (lengths), e1 (2510.27042), Elastic Reasoning (2505.05315)",
-        "[Length budgets](docs/lengths.md): `LengthSchedule`, `LengthCap`, `ThoughtAndAnswer`. They cut, where Train "
-        "Long Think Short and e1 reward",
+        "[Length budgets](docs/lengths.md): `LengthSchedule`, `LengthCap`, `ThoughtAndAnswer` "
+        "([figures](benchmarks/learning/README.md#length-budgets)). They cut, where Train Long Think Short and e1 "
+        "reward",
     ),
     (
-        "HBPO (2507.15844), AnytimeReasoner (2505.13438), ThinkDial (2508.18773)",
-        "Not served: they train one prompt under several budgets at once, which needs prompts, rewards and advantages "
-        "by budget",
+        "HBPO (2507.15844), ThinkDial (2508.18773)",
+        "[A row for each budget](docs/lengths.md#one-prompt-under-several-budgets), so that groups, baselines and "
+        "beliefs are by budget; the rewards are yours",
+    ),
+    (
+        "AnytimeReasoner (2505.13438)",
+        "[`TruncatedThoughts`](docs/lengths.md#one-prompt-under-several-budgets): its credit and both parts of its "
+        "baseline, without the weights of BRPO's code",
     ),
     (
         "APRIL, AReaL, ROLL Flash, T-PPO, LongCat, SPEC-RL, Seer",
