@@ -79,12 +79,13 @@ class Budget:
                 rollouts=self.rollouts,
                 quantum=quantum,
             )
-        if 0 < self.fewest < self._least:
+        least = self.min_group or DEFAULT
+        if 0 < self.fewest < least:
             raise _refused(
-                f"every prompt would get {self.floor}, but a group has at least {self._least}. Use "
-                f"floor=0, floor={self._least} or min_group={self.floor}.",
+                f"every prompt would get {self.floor}, but a group has at least {least}. Use "
+                f"floor=0, floor={least} or min_group={self.floor}.",
                 floor=self.floor,
-                min_group=self._least,
+                min_group=least,
             )
         if self.cap is not None and self._whole(self.cap) < self.smallest_group:
             raise _refused(
@@ -92,7 +93,7 @@ class Budget:
                 f"cap={self.smallest_group} or more.",
                 cap=self.cap,
                 floor=self.fewest,
-                min_group=self._least,
+                min_group=least,
                 quantum=self.quantum,
             )
         if self.quotas is not None and not isinstance(self.quotas, Mapping):
@@ -112,11 +113,6 @@ class Budget:
         return rollouts // self.quantum * self.quantum
 
     @property
-    def _least(self) -> int:
-        """`min_group` or its default."""
-        return DEFAULT if self.min_group is None else self.min_group
-
-    @property
     def fewest(self) -> int:
         """Fewest rollouts of every prompt: the floor. Without a floor, the larger of 2 and
         `min_group`."""
@@ -125,12 +121,12 @@ class Budget:
     @property
     def smallest_group(self) -> int:
         """Rollouts of the smallest group that is not empty."""
-        return -self._whole(-max(self.fewest, self._least, 1))
+        return -self._whole(-max(self.fewest, self.min_group or DEFAULT))
 
     @property
     def largest_group(self) -> int:
         """Rollouts of the largest group."""
-        return min(self._whole(x) for x in (self.cap, self.rollouts) if x is not None)
+        return self._whole(min(self.cap or MOST, self.rollouts or MOST))
 
     @property
     def counts(self) -> int:
@@ -155,7 +151,7 @@ class Budget:
         num_prompts = check_integer("num_prompts", num_prompts, 1)
         if self.rollouts is None:
             return
-        low, total, least = self.smallest_group, self.rollouts, self._least
+        low, total, least = self.smallest_group, self.rollouts, self.min_group or DEFAULT
         high = total if self.cap is None else self._whole(self.cap)
         if self.fewest and num_prompts * low > total:
             most = self._whole(total // num_prompts)

@@ -7,7 +7,8 @@ import difflib
 import importlib
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,15 @@ class StateError(BudgetallocError, ValueError):
 class UnsupportedError(BudgetallocError, NotImplementedError):
     """A trainer, version or option that budgetalloc does not support. The text says why and what to
     do."""
+
+
+@contextmanager
+def about(setting: str, argument: str | None = None) -> Iterator[None]:
+    """Errors of budgetalloc inside begin with this text, and may be about this argument."""
+    try:
+        yield
+    except BudgetallocError as error:
+        raise type(error)(f"{setting}{error}", argument=argument or error.argument) from error
 
 
 def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:

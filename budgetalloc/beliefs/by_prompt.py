@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import extremes, unequal
+from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import IntArray
 
 
@@ -81,4 +81,4 @@ class ByPrompt:
     @cached_property
     def mixed_P(self) -> NDArray[np.bool_]:
         """Whether their rewards are unequal."""
-        return unequal(*extremes(self.rewards_R, self.prompt_R, len(self.ids_P)))
+        return mixed_groups(self.rewards_R, self.prompt_R, len(self.ids_P))

@@ -1,7 +1,6 @@
 """The expected reward of a rollout, in the trainer's units, from its expected success."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +10,8 @@ from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.budget import IntArray
 
-_KEPT = 0.9  # share of the sums kept at a step
+KEPT = 0.9
+"""Share of the sums kept at a step."""
 # rollouts that earlier steps count for at most in the line, so that it follows a change at once
 _PAST = 16.0
 _DOUBT = 0.25  # weight of the slope that is expected before any success
@@ -36,61 +36,36 @@ class Sums(Stateful):
 
     saved = ("n", "s", "r", "ss", "sr", "rr", "graded", "within", "pairs", "alike", "lean")
 
-    n: Any = 0.0
-    s: Any = 0.0
-    r: Any = 0.0
-    ss: Any = 0.0
-    sr: Any = 0.0
-    rr: Any = 0.0
-    graded: Any = 0.0
-    within: Any = 0.0
-    pairs: Any = 0.0
-    alike: Any = 0.0
-    lean: Any = 0.0
+    n: float = 0.0
+    s: float = 0.0
+    r: float = 0.0
+    ss: float = 0.0
+    sr: float = 0.0
+    rr: float = 0.0
+    graded: float = 0.0
+    within: float = 0.0
+    pairs: float = 0.0
+    alike: float = 0.0
+    lean: float = 0.0
 
     @classmethod
-    def of(
-        cls, success_R: FloatArray, rewards_R: FloatArray, group_R: IntArray, groups: int
-    ) -> "Sums":
-        """The sums of each group over r and s, shape (groups,). The fields from `within` on are
-        0."""
+    def of(cls, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
+        """The sums over these rollouts; the fields from `within` on are 0."""
         scored_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
-        s, r, group = success_R[scored_R], rewards_R[scored_R], group_R[scored_R]
-        graded = (s > EQUAL) & (s < 1 - EQUAL)
+        s, r = success_R[scored_R], rewards_R[scored_R]
+        graded, group = (s > EQUAL) & (s < 1 - EQUAL), np.zeros(len(s), dtype=np.int64)
         columns = (np.ones(len(s)), s, r, s * s, s * r, r * r, graded)
-        return cls(*(np.bincount(group, weights=column, minlength=groups) for column in columns))
+        return cls(*(float(np.bincount(group, column, 1)[0]) for column in columns))
 
-    def plus(self, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
-        """The sums after adding the rewards and successes of a step."""
-        added = Sums.of(success_R, rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
-        return self.with_sums(Sums(*(float(np.sum(x)) for x in vars(added).values())))
-
-    def with_sums(self, added: "Sums") -> "Sums":
-        """The sums after adding those of a step."""
-        return Sums(
-            *(a + b for a, b in zip(vars(self).values(), vars(added).values(), strict=True))
-        )
-
-    def faded(self) -> "Sums":
-        """The sums, discounted by one step."""
-        return Sums(*(_KEPT * x for x in vars(self).values()))
+    def plus(self, added: "Sums", kept: float = 1.0) -> "Sums":
+        """A share of these sums and those added; `KEPT` is the share of one step."""
+        pairs = zip(vars(self).values(), vars(added).values(), strict=True)
+        return Sums(*(kept * a + b for a, b in pairs))
 
     @property
     def mean_success(self) -> float:
         """The mean of s, in [0, 1]; 1/2 without rollouts."""
         return float(min(max(self.s / self.n, 0.0), 1.0)) if self.n > 0 else 0.5
-
-    @property
-    def var_success(self) -> float:
-        """The variance of s over all rollouts of all prompts; 0 without rollouts."""
-        return max(float(self.ss / self.n - (self.s / self.n) ** 2), 0.0) if self.n > 0 else 0.0
-
-    @classmethod
-    def from_state(cls, state: Any) -> "Sums":
-        """The sums from the result of `state_dict`. Raises `StateError`."""
-        sums = cls()
-        sums.load_state_dict(state)
-        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,13 +133,13 @@ def reward_line(
     array([0.8, 0.8])
     """
     groups = int(group_R.max()) + 1 if len(group_R) else 0
-    own = Sums.of(success_R, rewards_R, group_R, groups)
-    names = ("n", "s", "r", "ss", "sr", "rr")
+    scored_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
+    s, r, group = success_R[scored_R], rewards_R[scored_R], group_R[scored_R]
+    columns = (np.ones(len(s)), s, r, s * s, s * r, r * r)
+    own = [np.bincount(group, column, groups) for column in columns]
+    past = (earlier.n, earlier.s, earlier.r, earlier.ss, earlier.sr, earlier.rr)
     kept = min(1.0, _PAST / earlier.n) if earlier.n > 0 else 1.0
-    rest = [
-        kept * getattr(earlier, name) + getattr(own, name).sum() - getattr(own, name)
-        for name in names
-    ]
+    rest = [kept * x + sum_G.sum() - sum_G for x, sum_G in zip(past, own, strict=True)]
     n, s, r, ss, sr, rr = (np.where(rest[0] > 1e-9, x, np.nan) for x in rest)
     squares_s, products, squares_r = ss - s * s / n, sr - s * r / n, rr - r * r / n
     slope_G = (products + _DOUBT * jump) / (np.maximum(squares_s, 0.0) + _DOUBT)
@@ -322,7 +297,7 @@ def pool_variances(sums: Sums) -> tuple[float, float]:
     >>> pool_variances(Sums(n=4.0, s=2.0, ss=1.5, within=0.02, pairs=2.0))  # total: 1.5/4 - (2/4)^2
     (0.01, 0.115)
     """
-    total = sums.var_success
+    total = max(sums.ss / sums.n - (sums.s / sums.n) ** 2, 0.0) if sums.n > 0 else 0.0
     within = min(float(sums.within / sums.pairs), total) if sums.pairs > 0 else total
     return within, max(total - within, 0.0)
 

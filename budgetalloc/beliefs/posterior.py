@@ -4,7 +4,6 @@ Pass `beta.sample(rng)` for a Thompson draw, `Point(beta.mean)` for the plug-in 
 itself for the full posterior.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -39,8 +38,9 @@ class Belief(Protocol):
     def tilt(self, i: int, j: int) -> "Belief": ...
 
 
-def _check(values: ArrayLike, name: str, high: float) -> FloatArray:
-    """The values as an array, between 0 and 1, or positive and finite if `high` is infinite."""
+def _check(values: ArrayLike, name: str, high: float, prompts: int | None = None) -> FloatArray:
+    """The values as an array, of this length if it is given, between 0 and 1, or positive and
+    finite if `high` is infinite."""
     copy = not isinstance(values, np.ndarray) or values.flags.writeable
     array = np.atleast_1d(check_array(name, values, "one number per prompt", copy=copy))
     # False for NaN
@@ -49,34 +49,26 @@ def _check(values: ArrayLike, name: str, high: float) -> FloatArray:
         allowed = "positive and finite" if high == np.inf else f"in [0, {high:g}]"
         bad = values if array.ndim != 1 else float(array[~sound][0])
         raise InputError(name, f"must be one-dimensional and {allowed}.", bad)
+    if prompts is not None and array.size != prompts:
+        wrong = f"has {array.size} entries for {prompts} prompts: give one each."
+        raise InputError(name, wrong)
     return array
 
 
-def _same_size(name: str, values_P: FloatArray, prompts: int) -> FloatArray:
-    if values_P.size != prompts:
-        wrong = f"has {values_P.size} entries for {prompts} prompts: give one each."
-        raise InputError(name, wrong)
-    return values_P
-
-
-def constant(values_P: FloatArray) -> FloatArray:
-    """The array, made read-only."""
-    values_P.flags.writeable = False
-    return values_P
-
-
 def unchecked(kind: type[T], **columns: FloatArray) -> T:
-    """A `Beta` or `Point` of columns that are known to be valid. The checks are skipped, for
-    speed."""
+    """A `Beta` or `Point` of columns that are known to be valid, which become read-only. The checks
+    are skipped, for speed."""
     belief = object.__new__(kind)
-    vars(belief).update({name: constant(column) for name, column in columns.items()})
+    vars(belief).update(columns)
+    for column in columns.values():
+        column.flags.writeable = False
     return belief
 
 
 def _spread(spread_P: ArrayLike | None, prompts: int) -> FloatArray:
     if spread_P is None:
         return np.broadcast_to(1.0, prompts)
-    return _same_size("spread_P", _check(spread_P, "spread_P", 1.0), prompts)
+    return _check(spread_P, "spread_P", 1.0, prompts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +98,7 @@ class Beta:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha_P", _check(self.alpha_P, "alpha_P", np.inf))
-        object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", np.inf))
-        _same_size("beta_P", self.beta_P, len(self))
+        object.__setattr__(self, "beta_P", _check(self.beta_P, "beta_P", np.inf, len(self)))
         object.__setattr__(self, "spread_P", _spread(self.spread_P, len(self)))
 
     def __len__(self) -> int:
@@ -131,11 +122,11 @@ class Beta:
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """E[p^n], the chance that all of n rollouts succeed, shape (P, N)."""
-        return _all_alike(self.alpha_P, self.mass, counts_N)
+        return _products(self.alpha_P, self.mass, counts_N)
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """E[(1-p)^n], the chance that all of n rollouts fail, shape (P, N)."""
-        return _all_alike(self.beta_P, self.mass, counts_N)
+        return _products(self.beta_P, self.mass, counts_N)
 
     def moment(self, i: int, j: int) -> FloatArray:
         """E[p^i (1-p)^j] for small integers i and j, shape (P,).
@@ -168,8 +159,8 @@ class Beta:
         at = _integers(index)
         if at is None or ((at < 0) | (at >= len(self))).any():
             raise InputError("index", f"give a list of places from 0 to {len(self) - 1}.", index)
-        columns = {name: column[at] for name, column in vars(self).items()}
-        return unchecked(Beta, **columns)
+        alpha_P, beta_P, spread_P = self.alpha_P[at], self.beta_P[at], self.spread_P[at]
+        return unchecked(Beta, alpha_P=alpha_P, beta_P=beta_P, spread_P=spread_P)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,12 +202,11 @@ class Point:
 
     def all_pass(self, counts_N: ArrayLike) -> FloatArray:
         """p^n, shape (P, N)."""
-        # faster than the power function
-        return _products(lambda at, j: self.p_P[at] + 0 * j, counts_N, len(self))
+        return _products(self.p_P, None, counts_N)
 
     def all_fail(self, counts_N: ArrayLike) -> FloatArray:
         """(1-p)^n, shape (P, N)."""
-        return _products(lambda at, j: (1 - self.p_P[at]) + 0 * j, counts_N, len(self))
+        return _products(1 - self.p_P, None, counts_N)
 
     def moment(self, i: int, j: int) -> FloatArray:
         """p^i (1-p)^j, shape (P,)."""
@@ -272,25 +262,18 @@ def _check_powers(i: Any, j: Any) -> None:
     check_integer("j", j, 0, _MOST_POWER)
 
 
-def _all_alike(first_P: FloatArray, mass_P: FloatArray, counts_N: ArrayLike) -> FloatArray:
-    """The chance that n rollouts of one kind follow each other, (a/m) ((a+1)/(m+1)) ..., shape
-    (P, N)."""
-    return _products(lambda at, j: (first_P[at] + j) / (mass_P[at] + j), counts_N, len(first_P))
-
-
-def _products(
-    factors: Callable[[slice, FloatArray], FloatArray], counts_N: ArrayLike, prompts: int
-) -> FloatArray:
-    """The product of the first n factors for each count n, shape (P, N). `factors(prompts, j)`
-    gives factor j.
+def _products(a_P: FloatArray, mass_P: FloatArray | None, counts_N: ArrayLike) -> FloatArray:
+    """The chance that n rollouts are alike for each count n, shape (P, N): (a/m) ((a+1)/(m+1)) ...
+    with n factors, or a^n without a mass m, which is faster than the power function.
 
     Internally, counts are rows, which keeps memory contiguous.
     """
+    prompts = len(a_P)
     counts = check_counts(counts_N, prompts)
     j = np.arange(counts.max(initial=0), dtype=np.float64)[:, None]
     products_NP = np.empty((counts.size, prompts))
     for at in blocks(prompts, size=max(_BLOCK_CELLS // max(len(j), 1), 1)):
-        factors_JP = factors(at, j)
+        factors_JP = a_P[at] + 0 * j if mass_P is None else (a_P[at] + j) / (mass_P[at] + j)
         for k in range(1, len(j)):  # faster than np.cumprod down the rows
             factors_JP[k] *= factors_JP[k - 1]
         products_NP[:, at] = factors_JP[counts - 1] if len(j) else 1.0

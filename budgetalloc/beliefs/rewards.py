@@ -36,10 +36,9 @@ def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> F
         at = int(np.argmax(outside))
         raise InputError(
             f"{name}[{at}] = {rewards[at]:.8g} lies outside [0, 1], the range that a Beta belief "
-            "needs. Use "
-            "(r - low) / (high - low), or pass the success of each rollout as success_R in "
-            "addition to rewards of any "
-            "size. In the TRL callback, pass reward_range=(low, high) or success=.",
+            "needs. Use (r - low) / (high - low), or pass the success of each rollout as success_R "
+            "in addition to rewards of any size. In the TRL callback, pass reward_range=(low, "
+            "high) or success=.",
             argument=name,
         )
     return np.clip(rewards, 0.0, 1.0)
@@ -231,6 +230,11 @@ def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
     return np.asarray(
         high_G - low_G > EQUAL * np.maximum(1.0, np.maximum(np.abs(low_G), np.abs(high_G)))
     )
+
+
+def some_unequal(rewards_R: FloatArray) -> bool:
+    """Whether any two of these rewards are unequal."""
+    return bool(mixed_groups(rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)[0])
 
 
 def mixed_groups(

@@ -1,8 +1,7 @@
 """Settings of a policy in one YAML file, as in `configs/`."""
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,7 @@ from typing import Any
 import yaml
 
 from budgetalloc.contrib.pacing import pacing_plan, tuples
-from budgetalloc.errors import (
-    BudgetallocError,
-    InputError,
-    UnsupportedError,
-    check_integer,
-    nearest,
-    shown,
-)
+from budgetalloc.errors import InputError, UnsupportedError, about, check_integer, nearest, shown
 from budgetalloc.policies import Policy
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.options import Options
@@ -69,7 +61,7 @@ class Config:
     def parse(cls, text: str | bytes, file: str = "config") -> "Config":
         """Reads the text of a file. A mistake is an `InputError` or a `BudgetError` that names the
         file."""
-        with _in_file(file):
+        with about(f"{file}: "):
             sections = _sections(text)
             arguments = {**sections["policy"], **sections["estimator"]}
             method = arguments.pop("name", "adaptive")
@@ -181,13 +173,3 @@ def _sections(text: str | bytes) -> dict[str, Any]:
 
 def _given(section: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuples(value) for key, value in section.items() if value is not None}
-
-
-@contextmanager
-def _in_file(file: str) -> Iterator[None]:
-    """Adds the file to an error that is raised inside."""
-    try:
-        yield
-    except BudgetallocError as error:
-        text = " ".join(f"{file}: {error}".split("\n"))
-        raise type(error)(text, argument=error.argument) from error

@@ -18,7 +18,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget
-from budgetalloc.errors import BudgetallocError, InputError, shown
+from budgetalloc.errors import InputError, about, shown
 from budgetalloc.policies import Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import of_advantages
@@ -93,7 +93,7 @@ class Shadow(Part):
             given = {"scale": self.policy.needs.scale} | given
         policy, estimator = self.policy, run.policy.estimator
         scale, scoring = run.options.trainer_scale, run.scoring
-        try:
+        with about(f"shadow={policy}, as if it were attached: ", "shadow"):
             options = Options.resolve(policy.needs, scale, given)
             if host.check is not None:
                 host.check(policy, options)
@@ -103,10 +103,6 @@ class Shadow(Part):
                 policy, scoring.names, scoring.weights, resolved=options, quiet=True
             )
             self.session.attach(host)
-        except BudgetallocError as error:
-            raise type(error)(
-                f"shadow={policy}, as if it were attached: {error}", argument="shadow"
-            ) from error
         self.from_loader = options.bounds.candidates != "all"
         self._run, self._prompts = run, host.prompts
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.contrib.lengths import ends, extended
+from budgetalloc.contrib.generation import ends, extended, tokens_of
 from budgetalloc.errors import InputError, UnsupportedError, check_integer, check_type
 
 
@@ -46,32 +46,60 @@ class ThoughtAndAnswer:
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
         """The rollouts, as TRL asks for them."""
-        tokenizer, of_end = trainer._tokenizer, ends(trainer)
-        prompts_R, images, _ = trainer._tokenize_prompts(prompts)
         refused = {
             "several processes": trainer.accelerator.num_processes > 1,
             "tools and environments": (
                 getattr(trainer, "tools", None) or getattr(trainer, "environment_factories", None)
             ),
-            "images": images is not None,
         }
         if used := [what for what, applies in refused.items() if applies]:
             raise UnsupportedError(f"rollout_func=ThoughtAndAnswer(...) works without {used[0]}.")
-        forced = tokenizer(self.end, add_special_tokens=False)["input_ids"]
-        thought = min(self.thought, trainer.max_completion_length - len(forced) - self.answer)
-        if thought < 1:
+        prompts_R, most = tokens_of(trainer, prompts), self.longest_thought(trainer)
+        made_R = extended(trainer, prompts_R, np.full(len(prompts), most))
+        own_R = self.answer_to(trainer, prompts_R, made_R)
+        return {
+            "prompt_ids": prompts_R,
+            "completion_ids": [tokens for tokens, _ in made_R],
+            "logprobs": [logps for _, logps in made_R] if trainer.use_vllm else None,
+            "env_mask": own_R,
+        }
+
+    def longest_thought(self, trainer: Any) -> int:
+        """Most tokens of a thought that leaves room for its forced end and the answer."""
+        more = len(_tokens(trainer, self.end)) + self.answer
+        most: int = min(self.thought, trainer.max_completion_length - more)
+        if most < 1:
             raise InputError(
                 "max_completion_length",
                 f"holds no thought before an answer of {self.answer} tokens: set at least "
-                f"{self.thought + len(forced) + self.answer}.",
+                f"{self.thought + more}.",
                 trainer.max_completion_length,
             )
-        made_R = extended(trainer, prompts_R, np.full(len(prompts), thought))
+        return most
+
+    def answer_to(
+        self,
+        trainer: Any,
+        prompts_R: Sequence[list[int]],
+        made_R: Sequence[tuple[list[int], list[Any]]],
+    ) -> list[list[int]]:
+        """Ends open thoughts by force, and adds answers.
+
+        Args:
+            trainer: The trainer.
+            prompts_R: The tokens of each row's prompt.
+            made_R: Tokens and log-probabilities of its thought, maybe with a part of its answer.
+                They are extended in place.
+
+        Returns:
+            For each token of a row, whether the model wrote it.
+        """
+        tokenizer, of_end, forced = trainer._tokenizer, ends(trainer), _tokens(trainer, self.end)
         own_R = [[1] * len(tokens) for tokens, _ in made_R]
-        left_R = np.zeros(len(prompts), dtype=np.int64)  # the tokens that the answer may still have
+        left_R = np.zeros(len(made_R), dtype=np.int64)  # the tokens that the answer may still have
         ended_by_force = 0
         for row, (tokens, logps) in enumerate(made_R):
-            until = self._thought_length(tokenizer, tokens)
+            until = self.thought_length(tokenizer, tokens)
             complete = tokens[-1] in of_end
             if until is None and not complete:
                 ended_by_force += 1
@@ -93,16 +121,11 @@ class ThoughtAndAnswer:
                 made_R[row][1].extend(logps)
                 own_R[row] += [1] * len(tokens)
         if trainer.model.training:
-            share = ended_by_force / len(prompts)
+            share = ended_by_force / len(made_R)
             trainer._metrics["train"]["budgetalloc/thoughts/forced"].append(share)
-        return {
-            "prompt_ids": prompts_R,
-            "completion_ids": [tokens for tokens, _ in made_R],
-            "logprobs": [logps for _, logps in made_R] if trainer.use_vllm else None,
-            "env_mask": own_R,
-        }
+        return own_R
 
-    def _thought_length(self, tokenizer: Any, tokens: Sequence[int]) -> int | None:
+    def thought_length(self, tokenizer: Any, tokens: Sequence[int]) -> int | None:
         """The tokens until the end of the thought, which may lie within a token; None if it has not
         ended."""
 
@@ -113,3 +136,8 @@ class ThoughtAndAnswer:
         if not ends_within(len(tokens)):
             return None
         return bisect.bisect_left(range(len(tokens)), True, key=ends_within)
+
+
+def _tokens(trainer: Any, text: str) -> list[int]:
+    found: list[int] = trainer._tokenizer(text, add_special_tokens=False)["input_ids"]
+    return found

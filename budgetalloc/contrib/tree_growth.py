@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
 
-_WAVE = 2**32  # the numbers of the branches of wave w begin at w times this
+WAVE = 2**32  # the numbers of the branches of wave w begin at w times this
 
 
 Extend = Callable[[list[list[int]], int], list[tuple[list[int], list[Any]]]]
@@ -24,7 +24,8 @@ class Leaf:
     """A rollout while it grows. A branch starts as a copy of its parent.
 
     `branch_T` has the number of the branch that each token belongs to. `weight` is that of the
-    root, halved at each branching point.
+    root, halved at each branching point. `own_T` tells which tokens the model wrote, unless empty,
+    where it wrote all.
     """
 
     prompt: int
@@ -33,6 +34,7 @@ class Leaf:
     tokens: list[int] = field(default_factory=list)
     logps: list[Any] = field(default_factory=list)
     branch_T: list[int] = field(default_factory=list)
+    own_T: list[int] = field(default_factory=list)
 
     def add(self, tokens: list[int], logps: list[Any]) -> None:
         """Adds tokens that belong to the present branch."""
@@ -77,7 +79,7 @@ def grow(
     left_P, tokens = list(counts_P), 0
     leaves_P: list[list[Leaf]] = [[] for _ in counts_P]
     while any(left_P):
-        names = itertools.count(next(waves) * _WAVE)
+        names = itertools.count(next(waves) * WAVE)
         growing: list[Leaf] = []
         for at, left in enumerate(left_P):
             begun = min(left, max(1, round(left * roots_P[at] / counts_P[at])))
@@ -151,7 +153,7 @@ def branch_advantages(
     """
     numbers, flat = np.unique(branch_RT, return_inverse=True)
     branch_RT = flat.reshape(branch_RT.shape) - (numbers[0] < 0)
-    wave_B = numbers[numbers >= 0] // _WAVE
+    wave_B = numbers[numbers >= 0] // WAVE
     known_R, evidence_R = ~np.isnan(value_R), np.broadcast_to(evidence_R, value_R.shape)
     weight_B, known_B, total_B, rows_B = np.zeros((4, len(wave_B)))
     # of each rollout: branching points and its branch there

@@ -12,7 +12,7 @@ import torch
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.contrib.lengths import ends, extended
+from budgetalloc.contrib.generation import ends, extended, tokens_of
 from budgetalloc.contrib.tree_growth import Leaf, branch_advantages, grow
 from budgetalloc.errors import (
     InputError,
@@ -71,11 +71,7 @@ class Trees:
         seed: int = 0,
     ) -> None:
         self.every = isinstance(points, int)
-        each = [points] if isinstance(points, int) else points
-        self.points = [check_integer("points", point, 1) for point in each]
-        if not self.points or self.points != sorted(set(self.points)):
-            what = "give increasing lengths in tokens, such as [64, 128], or one number."
-            raise InputError("points", what, points)
+        self.points = increasing_lengths("points", points)
         self.roots = dict(roots) if isinstance(roots, Mapping) else {0: roots}
         if 0 not in self.roots:
             raise InputError("roots", "has no share for step 0: add {0: 0.5}.", roots)
@@ -118,7 +114,8 @@ class Trees:
         }
         for what, applies in refused.items():
             if applies:
-                yield UnsupportedError(f"rollout_func=Trees(...) does not work with {what}.")
+                name = type(self).__name__
+                yield UnsupportedError(f"rollout_func={name}(...) does not work with {what}.")
 
     def advantages(
         self, batch: Rollouts, options: Options, branch_RT: IntArray, weight_R: FloatArray
@@ -158,30 +155,19 @@ class Trees:
         self._ids = None
         if training and ids is None:
             raise UnsupportedError(
-                "Trees computes advantages by branch, which needs an AdaptiveGRPOCallback on the "
-                "trainer: trainer.add_callback(AdaptiveGRPOCallback(trainer, "
-                "budgetalloc.uniform())), or with another policy."
+                f"{type(self).__name__} computes advantages by branch, which needs an "
+                "AdaptiveGRPOCallback on the trainer: trainer.add_callback(AdaptiveGRPOCallback("
+                "trainer, budgetalloc.uniform())), or with another policy."
             )
-        tokens_R = trainer._tokenize_prompts(prompts)[0]
+        tokens_R = tokens_of(trainer, prompts)
         names = ids if training and ids is not None else range(len(prompts))
         rows_P: dict[Any, list[int]] = {}
         for row, (name, text) in enumerate(zip(names, tokens_R, strict=True)):
             rows_P.setdefault((name, tuple(text)), []).append(row)
-        step, longest = trainer.state.global_step, trainer.max_completion_length
         counts_P = [len(rows) for rows in rows_P.values()]
-        roots_P = [self.roots_of(count, step) for count in counts_P]
-        rng, of_end = np.random.default_rng([self.seed, step]), ends(trainer)
-        leaves_P, tokens = grow(
-            lambda rows, more: extended(trainer, rows, np.full(len(rows), more)),
-            [list(text) for _, text in rows_P],
-            counts_P,
-            roots_P,
-            range(self.points[0], longest, self.points[0]) if self.every else self.points,
-            longest,
-            ends=lambda tokens: tokens[-1] in of_end,
-            choose=lambda number, most: rng.permutation(number)[:most].tolist(),
-            waves=self._waves,
-        )
+        roots_P = [self.roots_of(count, trainer.state.global_step) for count in counts_P]
+        texts_P = [list(text) for _, text in rows_P]
+        leaves_P, tokens = self.grown(trainer, texts_P, counts_P, roots_P)
         at_R, leaves = itertools.chain(*rows_P.values()), itertools.chain(*leaves_P)
         placed = dict(zip(at_R, leaves, strict=True))
         leaves_R = [placed[row] for row in range(len(prompts))]
@@ -191,20 +177,54 @@ class Trees:
             logged = {"tokens": tokens, "share": share, "roots": roots / len(leaves_R)}
             for name, value in logged.items():
                 trainer._metrics["train"][f"budgetalloc/trees/{name}"].append(value)
+        own_R = [leaf.own_T for leaf in leaves_R]
         return {
             "prompt_ids": tokens_R,
             "completion_ids": [leaf.tokens for leaf in leaves_R],
             "logprobs": [leaf.logps for leaf in leaves_R] if trainer.use_vllm else None,
             "generated_tokens": _shares(leaves_R),
+            **({"env_mask": own_R} if any(own_R) else {}),
         }
+
+    def grown(
+        self, trainer: Any, prompts_P: list[list[int]], counts_P: list[int], roots_P: list[int]
+    ) -> tuple[list[list[Leaf]], int]:
+        """So many leaves of each prompt, on so many roots, and the number of tokens generated."""
+        step, longest = trainer.state.global_step, trainer.max_completion_length
+        rng, of_end = np.random.default_rng([self.seed, step]), ends(trainer)
+        return grow(
+            lambda rows, more: extended(trainer, rows, np.full(len(rows), more)),
+            prompts_P,
+            counts_P,
+            roots_P,
+            range(self.points[0], longest, self.points[0]) if self.every else self.points,
+            longest,
+            ends=lambda tokens: tokens[-1] in of_end,
+            choose=lambda number, most: rng.permutation(number)[:most].tolist(),
+            waves=self._waves,
+        )
+
+
+def increasing_lengths(name: str, value: int | Sequence[int]) -> list[int]:
+    """These lengths in tokens, of which each is larger than the one before; else raises."""
+    lengths = [value] if isinstance(value, int) else value
+    checked = [check_integer(name, each, 1) for each in lengths]
+    if not checked or checked != sorted(set(checked)):
+        what = "give increasing lengths in tokens, such as [64, 128], or one number."
+        raise InputError(name, what, value)
+    return checked
 
 
 def _shares(leaves: Sequence[Leaf]) -> list[float]:
-    """Each rollout's tokens, of which shared ones are divided evenly. They add up to the tokens
-    generated.
+    """Each rollout's tokens that the model wrote, of which shared ones are divided evenly. They add
+    up to the tokens generated.
 
     >>> _shares([Leaf(0, 1, 1.0, branch_T=[0, 0, 1]), Leaf(0, 2, 1.0, branch_T=[0, 0, 2, 2])])
     [2.0, 3.0]
     """
     rows = Counter(branch for leaf in leaves for branch in set(leaf.branch_T))
-    return [sum(1 / rows[branch] for branch in leaf.branch_T) for leaf in leaves]
+    own_R = [leaf.own_T or [1] * len(leaf.branch_T) for leaf in leaves]
+    return [
+        sum(own / rows[branch] for own, branch in zip(own_T, leaf.branch_T, strict=True))
+        for own_T, leaf in zip(own_R, leaves, strict=True)
+    ]

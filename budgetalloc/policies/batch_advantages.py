@@ -19,7 +19,7 @@ from budgetalloc.beliefs.expected_reward import (
     variances,
 )
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import extremes, mixed_groups, unequal
+from budgetalloc.beliefs.rewards import mixed_groups, some_unequal
 from budgetalloc.errors import InputError
 from budgetalloc.policies.advantages import (
     EPS,
@@ -215,12 +215,12 @@ class PosteriorBaseline:
         prior = rollouts.prior
         known = Known.of(success_R, group_R, rollouts.belief_R, (prior.alpha_P, prior.beta_P))
         within, pairs = deviations(success_R, known)
-        step = Sums().plus(success_R, rewards_R)
+        step = Sums.of(success_R, rewards_R)
         alike = step.n * share_alike(rewards_R - rollouts.jump * success_R)
         step = replace(step, within=within, pairs=pairs, alike=alike)
         if self.rule_R is None and step.n > 0:
             step = replace(step, lean=step.n * float(self.calibration.lean_R.mean()))
-        sums = rollouts.earlier.with_sums(step)
+        sums = rollouts.earlier.plus(step)
 
         trained_R = ~(np.isnan(rewards_R) | np.isnan(self.mean_R))
         mean_R = np.where(trained_R, np.nan_to_num(self.mean_R), 0.5)
@@ -310,7 +310,7 @@ def batch_advantages(
     if baseline not in ("posterior", "policy"):
         away_R = group_advantages(rewards_R, groups_R, baseline, "none")
         values_R = np.zeros(rows)
-        if _some_unequal(rewards_R):
+        if some_unequal(rewards_R):
             values_R = group_advantages(
                 rewards_R, groups_R, baseline, scale, weight, lengths_R=lengths_R
             )
@@ -335,7 +335,7 @@ def batch_advantages(
         like_R = np.sqrt(own.calibration.spread_R) if scale == "group" else 1.0
         expected_R = expected_R + own.shared(weight_R / like_R)
     fresh_R = np.where(trained_R, rewards_R, np.nan)
-    if not _some_unequal(fresh_R):
+    if not some_unequal(fresh_R):
         return Advantages(np.zeros(rows), expected_R)
     if own.rule_R is not None and scale != "group":
         based_R = np.nan_to_num(expected_R)
@@ -387,8 +387,3 @@ def _excess(
     least = 1e-5 * grpo + 1e-12
     ratio = np.sqrt((square + least) / (grpo + least))
     return np.asarray(ratio / np.clip(ratio, 1 / _APART, _APART))
-
-
-def _some_unequal(rewards_R: FloatArray) -> bool:
-    low, high = extremes(rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)
-    return bool(unequal(low, high)[0])

@@ -17,7 +17,6 @@ from budgetalloc.errors import (
     check_choice,
     check_flag,
     check_integer,
-    check_seed,
     shown,
 )
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
@@ -279,8 +278,6 @@ class Bounds:
         ['a', 'b', 'e', 'd']
         """
         own = check_ids(batch_P, "batch_P")
-        check_seed(seed)
-        check_seed(step, "step")
         if self.candidates == "all":
             return Pool.of(pool_P, "pool_P")
         more = (self.candidates - 1) * len(own)

@@ -4,6 +4,7 @@ import copy
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -376,16 +377,13 @@ class Step:
         """Which prompts were new before the step, in the order of `ids_P`. Read it, or `request`,
         before `end`."""
         self._check_open()
-        return self.policy.cold(self.ids_P)
-
-    def _view(self) -> View:
-        """The inputs of the decision."""
-        return self._view_of(self._shuffled, self._order_P)
+        return self.policy.estimator.cold(self.ids_P)
 
     def _view_of(self, ids_P: Sequence[Id], at_P: IntArray) -> View:
         """What is known of these prompts, which stand at these places of the step's."""
         costs, domains_P, memory = self._costs, self._domains_P, self.policy.memory
-        belief_P = self.policy.belief(ids_P)
+        estimator = self.policy.estimator
+        belief_P = estimator.belief(ids_P)
         prompt_costs_P = costs_P = None
         if callable(costs):
             prompt_costs_P, costs_P = check_group_costs(costs(ids_P, belief_P), len(at_P))
@@ -399,7 +397,7 @@ class Step:
             domains_P=None if domains_P is None else [domains_P[at] for at in at_P.tolist()],
             rng=np.random.default_rng([self.policy.seed, self.number, 1]),
             ids_P=ids_P,
-            cold_P=self.cold_P[at_P] if whole else self.policy.cold(ids_P),
+            cold_P=self.cold_P[at_P] if whole else estimator.cold(ids_P),
             step=self.number,
             recall={} if memory is None else memory.recall(ids_P),
             numbers={} if memory is None else memory.numbers,
@@ -415,7 +413,7 @@ class Step:
 
     def _decision(self) -> IntArray | Rounds:
         if self._plan is None:
-            self._plan = self._decide(self._view())
+            self._plan = self._decide(self._view_of(self._shuffled, self._order_P))
         return self._plan
 
     def request(self, running: Iterable[Any] = ()) -> IntArray:
@@ -431,10 +429,16 @@ class Step:
             raise InputError(
                 "running", f"{self.policy} waits for all rollouts. Observe them first.", still
             )
-        counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
-        wanted = self._next_round(still)
-        self._begun = True
+        first, plan = not self._begun, self._decision()
+        wanted: IntArray | Hinted | None = None
+        if not isinstance(plan, np.ndarray):
+            with suppress(StopIteration):
+                wanted = next(plan) if first else plan.send(self._so_far(still))
+        elif first:
+            wanted = plan
+        self._begun, self.round = True, self.round + (not first)
         self.hinted = isinstance(wanted, Hinted)
+        counts_P = np.zeros(len(self.ids_P), dtype=np.int64)
         if wanted is not None:
             wanted_P = wanted.counts_P if isinstance(wanted, Hinted) else wanted
             some = np.flatnonzero(wanted_P > 0)  # few of a large pool
@@ -443,7 +447,7 @@ class Step:
             self._requested.update(dict(zip(at.tolist(), counts_P[at].tolist(), strict=True)))
         spent, most = self._requested.total(), self.budget.rollouts
         waits = bool(counts_P.any() or still) and spent != most
-        self.unfinished = waits and not isinstance(self._plan, np.ndarray)
+        self.unfinished = waits and not isinstance(plan, np.ndarray)
         if most is not None and spent > most:
             raise BudgetError(
                 f"{self.policy}: its rounds request {spent} rollouts in one step, and "
@@ -451,16 +455,6 @@ class Step:
                 "requested."
             )
         return counts_P
-
-    def _next_round(self, running: list[Id]) -> IntArray | Hinted | None:
-        first, plan = not self._begun, self._decision()
-        self.round += not first
-        if isinstance(plan, np.ndarray):
-            return plan if first else None
-        try:
-            return next(plan) if first else plan.send(self._so_far(running))
-        except StopIteration:
-            return None
 
     def _so_far(self, running: list[Id]) -> ByPrompt:
         """The rollouts of all rounds so far, by the prompts of the view. Others may be observed, if
@@ -511,7 +505,7 @@ class Step:
         if not self._begun:
             return
         new = Counter(at_R.tolist())
-        if over := [at for at, n in new.items() if self._observed[at] + n > self._requested[at]]:
+        if over := new - (self._requested - self._observed):
             at = min(over)
             earlier = f" after {self._observed[at]} before" if self._observed[at] else ""
             raise InputError(
@@ -530,7 +524,7 @@ class Step:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is
         not of this step."""
         ids_G, group_R = self._groups(check_ids(ids_R, "ids_R"))
-        return self.policy.belief(ids_G).take(group_R)
+        return self.policy.estimator.belief(ids_G).take(group_R)
 
     def baseline_belief(
         self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None

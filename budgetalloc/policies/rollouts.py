@@ -93,11 +93,9 @@ class Rollouts:
         """`success_R`, with NaN for rollouts with a hint, from which beliefs do not learn."""
         return np.where(self.hinted_R, np.nan, self.success_R)
 
-    def with_rewards(self, rewards_R: FloatArray | None) -> "Rollouts":
+    def with_rewards(self, rewards_R: FloatArray) -> "Rollouts":
         """The same rollouts with other total rewards, where stored correct responses were
-        substituted; None for no change. A rollout with a new reward is a success."""
-        if rewards_R is None or rewards_R is self.rewards_R:
-            return self
+        substituted. A rollout with a new reward is a success."""
         same_R = np.isnan(rewards_R) | (rewards_R == self.rewards_R)
         success_R = np.where(same_R, self.success_R, 1.0)
         return replace(self, rewards_R=rewards_R, success_R=success_R)

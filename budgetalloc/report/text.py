@@ -169,8 +169,7 @@ def forecast_sentences(run: Report) -> list[str]:
     lines = [
         f"Success of each rollout, as predicted {who} before its step. The prediction explained "
         f"{percent(run.explained)} of the variance of success (Brier score "
-        f"{run.success_brier:.3f}; "
-        f"of the best constant {run.success_brier_constant:.3f}).",
+        f"{run.success_brier:.3f}; of the best constant {run.success_brier_constant:.3f}).",
         f"Mean surprise {run.surprise:.2f}: it is |success - prediction|, the size of the "
         "advantage under a baseline from earlier steps.",
     ]

@@ -117,9 +117,8 @@ def in_quanta(
         raise InputError("weights_P", f"give {what}.", weights_P)
     budget.check(weights.size)
     weights = weights if weights.max() > 0 else np.ones_like(weights)
-    sizes = (budget.rollouts, budget.smallest_group, budget.largest_group)
-    total, low, high = (size // budget.quantum for size in sizes)
-    return weights, total, low, high
+    quantum, low, high = budget.quantum, budget.smallest_group, budget.largest_group
+    return weights, budget.rollouts // quantum, low // quantum, high // quantum
 
 
 def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -> IntArray:
@@ -206,18 +205,12 @@ def systematic_in_groups(
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     if part:
         whole = replace(budget, rollouts=part, min_group=least)
-        _write(counts_P, grouped_K, systematic(weights_K, whole, rng))
+        counts_P[grouped_K] = systematic(weights_K, whole, rng)
     if part < total:
         rest = replace(budget, rollouts=total - part)
         counts_K = systematic_in_groups(weights_P[others_K], least_P[others_K], rest, rng)
-        _write(counts_P, others_K, counts_K)
+        counts_P[others_K] = counts_K
     return counts_P
-
-
-def _write(counts_P: IntArray, at_K: IntArray, counts_K: IntArray) -> None:
-    """Writes the counts of these prompts over zeros. In a large pool, most counts are 0."""
-    some = np.flatnonzero(counts_K > 0)
-    counts_P[at_K[some]] = counts_K[some]
 
 
 def drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, IntArray]:

@@ -109,16 +109,14 @@ def load_beliefs(
     if about.get("dataset") != dataset and not allow_dataset_change:
         raise StateError(
             f"{path} belongs to the train dataset {about.get('dataset')}, and this trainer has "
-            f"{dataset} (rows and a "
-            "hash of the prompts). Train on the same dataset; or pass allow_dataset_change=True to "
-            "keep the beliefs "
-            "about prompts that both have; or delete the file to start with cold beliefs."
+            f"{dataset} (rows and a hash of the prompts). Train on the same dataset; or pass "
+            "allow_dataset_change=True to keep the beliefs about prompts that both have; or delete "
+            "the file to start with cold beliefs."
         )
     if about.get("policy") != policy.name:
         logger.warning(
             "%s was saved by the policy %s, and this trainer has %s, which continues with the "
-            "saved beliefs. If that "
-            "is not intended, attach the policy that saved the file.",
+            "saved beliefs. If that is not intended, attach the policy that saved the file.",
             path,
             about.get("policy"),
             policy.name,
@@ -127,9 +125,8 @@ def load_beliefs(
     if saved_at is not None and trainer_step is not None and saved_at != trainer_step:
         logger.warning(
             "%s was saved at step %s of the trainer, and the checkpoint is of step %s: the beliefs "
-            "are from another "
-            "step or another run. If that is not intended, resume from a checkpoint whose files "
-            "belong together.",
+            "are from another step or another run. If that is not intended, resume from a "
+            "checkpoint whose files belong together.",
             path,
             saved_at,
             trainer_step,

@@ -42,9 +42,8 @@ class LogWriter:
         if steps and steps[0] >= first_step:
             logger.warning(
                 "The ledger %s holds an earlier run. This run begins anew in the same file, so "
-                "reports of it show this "
-                "run only; the older rows stay in the file. Give each run its own path to report "
-                "both.",
+                "reports of it show this run only; the older rows stay in the file. Give each run "
+                "its own path to report both.",
                 path,
             )
         self.ledger.resume(first_step)

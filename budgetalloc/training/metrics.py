@@ -7,7 +7,7 @@ rollout) is omitted.
 import numpy as np
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, KINDS, extremes, group_kinds, mixed_groups, unequal
+from budgetalloc.beliefs.rewards import EQUAL, KINDS, group_kinds, mixed_groups, some_unequal
 from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.success import Measure
@@ -63,7 +63,10 @@ def metrics_of(
         metrics["brier"] = float(np.mean((belief_R.mean - success_R) ** 2))
         metrics["brier_pool_mean"] = float(np.mean((batch.earlier.mean_success - success_R) ** 2))
         predicted_R = by_beliefs(batch).line.at(batch.belief_R.mean)[rows]
-        metrics |= explained(batch.rewards_R[rows], predicted_R)
+        rewards_R = batch.rewards_R[rows]
+        if some_unequal(rewards_R) and not np.isnan(rewards_R).any():
+            error = float(np.mean((rewards_R - predicted_R) ** 2))
+            metrics["explained"] = 1.0 - error / float(np.var(rewards_R))
     if pool_met is not None:
         metrics["pool_met"] = min(1.0, pool_met)
     metrics |= of_advantages(advantages_R)
@@ -74,8 +77,7 @@ def metrics_of(
     if rows.size:
         metrics |= by_kind(success_R, belief_R, batch.prior.take(rows))
     metrics["rewards_clipped"] = float(measure.count_clipped(batch.rewards_R, batch.scores_RF))
-    low, high = extremes(batch.rewards_R, np.zeros(len(batch), dtype=np.int64), 1)
-    metrics["all_equal"] = float(not unequal(low, high)[0])
+    metrics["all_equal"] = float(not some_unequal(batch.rewards_R))
     if hints:
         metrics["hinted"] = float(np.sum(batch.hinted_R))
     return metrics
@@ -105,19 +107,6 @@ def _of_groups(batch: Rollouts, every: bool) -> dict[str, float]:
     met_G = n_G[n_G > 0]
     counts = {"min": met_G.min(), "mean": met_G.mean(), "max": met_G.max()}
     return metrics | {f"count/{key}": float(x) for key, x in counts.items()}
-
-
-def explained(rewards_R: FloatArray, predicted_R: FloatArray) -> dict[str, float]:
-    """Share of the rewards' variance that was predicted; empty if the rewards are equal.
-
-    >>> explained(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.25, 0.25, 0.75, 0.75]))
-    {'explained': 0.75}
-    """
-    if not unequal(rewards_R.min(keepdims=True), rewards_R.max(keepdims=True))[0]:
-        return {}
-    return {
-        "explained": 1.0 - float(np.mean((rewards_R - predicted_R) ** 2)) / float(np.var(rewards_R))
-    }
 
 
 def by_kind(success_R: FloatArray, belief_R: Beta, prior: Beta) -> dict[str, float]:
@@ -155,18 +144,16 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
      'advantage/lean': 0.316..., 'advantage/share_negative': 0.25}
     """
     size_R = np.abs(advantages_R)
+    rms = float(np.sqrt(np.mean(size_R**2)))
     metrics = {
         "advantage/frac_nonzero": float(np.mean(size_R > EQUAL)),
         "advantage/mean_abs": float(np.mean(size_R)),
-        "advantage/rms": float(np.sqrt(np.mean(size_R**2))),
-        "advantage/lean": lean(advantages_R),
+        "advantage/rms": rms,
+        "advantage/lean": float(np.mean(advantages_R)) / rms if rms > 0 else 0.0,
     }
-    mass = float(size_R.sum())
-    return metrics | (
-        {"advantage/share_negative": float(size_R[advantages_R < 0].sum()) / mass}
-        if mass > 0
-        else {}
-    )
+    if (mass := float(size_R.sum())) > 0:
+        metrics["advantage/share_negative"] = float(size_R[advantages_R < 0].sum()) / mass
+    return metrics
 
 
 def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
@@ -181,12 +168,11 @@ def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
     {'lost': 1.0, 'lost/easier': 0.075}
     """
     lost, came = lost_R.mean, came_R.mean
-    easier = (
-        {"lost/easier": round(float(came.mean() - np.append(came, lost).mean()), 9)}
-        if lost.size
-        else {}
-    )
-    return {"lost": float(lost.size)} | easier
+    metrics = {"lost": float(lost.size)}
+    if lost.size:
+        easier = float(came.mean() - np.append(came, lost).mean())
+        metrics["lost/easier"] = round(easier, 9)
+    return metrics
 
 
 def share_without_spread(batch: Rollouts) -> float:
@@ -197,13 +183,3 @@ def share_without_spread(batch: Rollouts) -> float:
     mixed_G = mixed_groups(batch.rewards_R, batch.group_R, groups, batch.resolution)
     equal_G = (n_G > 1) & ~mixed_G
     return float(n_G[equal_G].sum() / max(n_G.sum(), 1))
-
-
-def lean(advantages_R: FloatArray) -> float:
-    """Mean advantage divided by the root mean square, in [-1, 1]; 0 if all advantages are 0.
-
-    >>> lean(np.array([-1.0, -1.0, -1.0, 1.0])), lean(np.zeros(4))
-    (-0.5, 0.0)
-    """
-    spread = float(np.sqrt(np.mean(advantages_R**2))) if len(advantages_R) else 0.0
-    return float(np.mean(advantages_R)) / spread if spread > 0 else 0.0

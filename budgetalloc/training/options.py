@@ -7,7 +7,6 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Literal, get_args
 
-from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import (
     InputError,
@@ -266,12 +265,10 @@ class Options:
                 "cannot add hints."
             )
 
-    def advantages(self, batch: Rollouts, rewards_R: FloatArray | None = None) -> Advantages:
-        """The advantages of a batch. `rewards_R` are total rewards that replace the batch's own, if
-        stored correct responses were substituted."""
+    def advantages(self, batch: Rollouts) -> Advantages:
+        """The advantages of a batch."""
         baseline = "group" if batch.uniform else self.baseline or "group"
-        scale, weight = self.scale or "group", self.weight or "rollout"
-        return batch_advantages(batch.with_rewards(rewards_R), baseline, scale, weight)
+        return batch_advantages(batch, baseline, self.scale or "group", self.weight or "rollout")
 
 
 def check_node(given: Mapping[str, Any], own: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.ids import Index
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, UnsupportedError, nearest, shown
+from budgetalloc.errors import InputError, UnsupportedError, about, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.policies import Policy
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
@@ -46,9 +46,8 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
     if not listed or not all(isinstance(each, (str, os.PathLike)) for each in listed):
         raise InputError(
             "features",
-            f"name at least one column of the dataset, {TEXT!r} for the "
-            "prompts' texts, or "
-            "the path of an earlier run's ledger.",
+            f"name at least one column of the dataset, {TEXT!r} for the prompts' texts, or the "
+            "path of an earlier run's ledger.",
             wanted,
         )
     names, paths = list[str](), list[Path]()
@@ -61,18 +60,15 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
         if columns is not None and name not in (TEXT, MODEL, *columns):
             raise InputError(
                 "features",
-                f"the train dataset has no column "
-                f"{name!r}{nearest(name, columns)} Use "
-                f"{TEXT!r} for the prompts' texts, {MODEL!r} for the model's hidden states, "
-                f"{RUN + 'PATH'!r} for an "
-                f"earlier run, or some of {list(columns)}.",
+                f"the train dataset has no column {name!r}{nearest(name, columns)} Use {TEXT!r} "
+                f"for the prompts' texts, {MODEL!r} for the model's hidden states, "
+                f"{RUN + 'PATH'!r} for an earlier run, or some of {list(columns)}.",
                 wanted,
             )
         if name == MODEL and name in (columns or ()):
             raise InputError(
                 "features",
-                f"{MODEL!r} is the policy model's hidden states, and the "
-                "train dataset has a "
+                f"{MODEL!r} is the policy model's hidden states, and the train dataset has a "
                 f"column of this name. Rename it: dataset.rename_column({MODEL!r}, 'model_name').",
                 wanted,
             )
@@ -138,8 +134,7 @@ def features_of(
     if not prompts.indexable:
         raise UnsupportedError(
             f"features= need every prompt, and a {type(prompts.dataset).__name__} does not list "
-            "its rows. Pass a "
-            "datasets.Dataset."
+            "its rows. Pass a datasets.Dataset."
         )
     names, paths = check_features(wanted, list(prompts.dataset.column_names))
 
@@ -156,8 +151,7 @@ def features_of(
         if states is None:
             raise UnsupportedError(
                 f"features={shown(wanted)}: hidden states of the policy model are computed for "
-                "TRL's GRPOTrainer only. "
-                f"Use {TEXT!r}."
+                f"TRL's GRPOTrainer only. Use {TEXT!r}."
             )
         vectors = states([prompt_text(prompt) for prompt in first(prompts.text)])
         parts.append(Features.of_vectors(prompts.pool, vectors))
@@ -170,12 +164,9 @@ def features_of(
 def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
     """The success rates of the prompts in an earlier run, as features; prompts of other datasets
     are left out."""
-    try:
-        ids, successes_P, trials_P = read_counts(
-            path, None if prompts.column == DEFAULT_COLUMN else prompts.column
-        )
-    except InputError as error:
-        raise InputError(f"features={str(path)!r}: {error}", argument="features") from error
+    column = None if prompts.column == DEFAULT_COLUMN else prompts.column
+    with about(f"features={str(path)!r}: ", "features"):
+        ids, successes_P, trials_P = read_counts(path, column)
     at_P = Index(ids).find(prompts.pool)
     rollouts_P = np.append(trials_P, 0.0)[at_P]
     known, total = int((rollouts_P > 0).sum()), len(at_P)

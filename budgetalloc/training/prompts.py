@@ -54,9 +54,8 @@ def _nameless(part: object) -> None:
     content."""
     raise UnsupportedError(
         f"A prompt holds a {type(part).__name__}, which has no text from which budgetalloc could "
-        "make an id. Add a "
-        "column 'prompt_id' of ints or strings to the dataset, or pass prompt_id= with the name of "
-        "such a column."
+        "make an id. Add a column 'prompt_id' of ints or strings to the dataset, or pass "
+        "prompt_id= with the name of such a column."
     )
 
 
@@ -200,8 +199,7 @@ class Prompts:
         if not self.indexable:
             raise UnsupportedError(
                 f"domain= is for the rows of a dataset, and a {type(self.dataset).__name__} does "
-                "not list its rows. "
-                "Pass a datasets.Dataset."
+                "not list its rows. Pass a datasets.Dataset."
             )
         if column not in columns:
             raise _no_column("domain", column, columns)
@@ -276,14 +274,12 @@ class Prompts:
                     one, other = read[first][column], read[index][column]
                     raise InputError(
                         f"{self.column}={self.dataset[first][self.column]!r} names two prompts of "
-                        "the train dataset: "
-                        f"{column!r} is {_shown(one, other)} in row {first} and "
-                        f"{_shown(other, one)} in row {index}. "
-                        f"Rows with the same {self.column!r} must have the same prompt. If the "
-                        f"column {self.column!r} "
-                        "numbers something else, such as templates, rename it, or pass prompt_id= "
-                        "with a column that "
-                        "names prompts: without such a column each prompt is named by its text."
+                        f"the train dataset: {column!r} is {_shown(one, other)} in row {first} and "
+                        f"{_shown(other, one)} in row {index}. Rows with the same {self.column!r} "
+                        f"must have the same prompt. If the column {self.column!r} numbers "
+                        "something else, such as templates, rename it, or pass prompt_id= with a "
+                        "column that names prompts: without such a column each prompt is named by "
+                        "its text."
                     )
 
     def shared_ids_warning(self) -> str | None:
@@ -294,10 +290,8 @@ class Prompts:
         total, merged = len(self.dataset), sum(map(len, several.values()))
         return (
             f"{len(several)} prompts of the train dataset have several rows, {merged} of its "
-            f"{total} rows: the rows of "
-            f"a prompt (same {self.column or self.text!r}) share one belief, and its rollouts are "
-            "generated from them "
-            "in turn."
+            f"{total} rows: the rows of a prompt (same {self.column or self.text!r}) share one "
+            "belief, and its rollouts are generated from them in turn."
         )
 
     def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:

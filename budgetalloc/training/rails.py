@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.rewards import mixed_groups
+from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.policies import Step
 from budgetalloc.policies.batch_advantages import by_beliefs
@@ -88,15 +88,12 @@ class Rails(Part, Stateful):
         if not known_R.any():
             return metrics
         own = by_beliefs(rollouts)
-        brier, pool = (
-            float(np.sum((expected_R - rollouts.success_R)[known_R] ** 2))
-            for expected_R in (own.mean_R, rollouts.earlier.mean_success)
-        )
-        count = float(known_R.sum())
+        success_R, count = rollouts.success_R[known_R], float(known_R.sum())
+        brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
+        pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))
         self._compare({"brier": brier, "pool": pool, "rollouts": count})
         recalibrated = float(own.calibration.changed_R.mean())
-        one_R = np.zeros(len(rollouts), dtype=np.int64)
-        varies = bool(mixed_groups(rollouts.rewards_R, one_R, 1)[0])
+        varies = some_unequal(rollouts.rewards_R)
         self._equal = 0 if varies else self._equal + 1
         self._moved = self._moved + 1 if recalibrated > 0.5 and varies else 0
         if self._equal == _WARNED:
@@ -127,9 +124,8 @@ class Rails(Part, Stateful):
             self.uniform = True
             self._say(
                 "From now on groups are uniform, with the group's mean as baseline. The policy "
-                "goes on learning, and "
-                "decides again when its beliefs have not been worse for %d steps. fallback=False "
-                "keeps it deciding.",
+                "goes on learning, and decides again when its beliefs have not been worse for %d "
+                "steps. fallback=False keeps it deciding.",
                 _HEALED,
             )
         elif self.uniform and self._within >= _HEALED:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, to_unit
+from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import StateError
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class RewardRange:
         if self.range is not None:
             return self.range
         ordered = np.sort(_scored(values_R))
-        return _covering(_recurring(ordered), ordered.size) if ordered.size else (0.0, 1.0)
+        return _covering(*_recurring(ordered), ordered.size) if ordered.size else (0.0, 1.0)
 
     def learn(self, values_R: FloatArray, quiet: bool = False) -> None:
         """Learns from the rewards of a step, shape (R,), NaN for a missing one; `quiet` suppresses
@@ -68,10 +68,14 @@ class RewardRange:
         else:
             self._recent = np.concatenate([self._recent, scored_R])[-max(_LEARNED, scored_R.size) :]
             ordered = np.sort(self._recent)
+            lowest, highest = _recurring(ordered)
             if self.range is None or self._seen - scored_R.size < _LEARNED:
-                self.range = _covering(_recurring(ordered), ordered.size)
-            else:
-                self.range = _grown(self.range, _recurring(ordered))
+                self.range = _covering(lowest, highest, ordered.size)
+            else:  # it grows on a side where rewards recur at least half a width outside
+                low, high = self.range
+                far = _LONE * (high - low)
+                low = lowest if lowest < low - far else low
+                self.range = low, highest if highest > high + far else high
         low, high = self.range or (0.0, 1.0)
         outside_R = np.maximum(low - scored_R, scored_R - high)
         allowed = EQUAL * (high - low) if self.given else _LONE * (high - low)
@@ -135,26 +139,9 @@ class RewardRange:
         self.range, self._recent, self._seen = self.given or saved, recent, seen
 
 
-def clipped(values_R: FloatArray, reward_range: Range) -> tuple[FloatArray, int]:
-    """Rewards mapped to [0, 1] and clipped, and the number of clipped rewards.
-
-    >>> clipped(np.array([-1.0, 0.5, np.nan]), (0.0, 1.0))
-    (array([0. , 0.5, nan]), 1)
-    """
-    unit_R = to_unit(values_R, reward_range)
-    return np.clip(unit_R, 0.0, 1.0), int(np.sum((unit_R < 0) | (unit_R > 1)))  # False for NaN
-
-
 def _scored(values_R: FloatArray) -> FloatArray:
     """The rewards that are not NaN, clipped to `_HUGE`."""
     return np.clip(values_R[~np.isnan(values_R)], -_HUGE, _HUGE)
-
-
-def _grown(fixed: Range, seen: Range) -> Range:
-    """The range, grown on a side where rewards recur at least half a width outside."""
-    far = _LONE * (fixed[1] - fixed[0])
-    low = seen[0] if seen[0] < fixed[0] - far else fixed[0]
-    return low, seen[1] if seen[1] > fixed[1] + far else fixed[1]
 
 
 def _equal(low: float, high: float) -> bool:
@@ -162,35 +149,28 @@ def _equal(low: float, high: float) -> bool:
     return high - low <= EQUAL * max(1.0, abs(low), abs(high))
 
 
-def _near(ordered: FloatArray) -> FloatArray:
-    """The rewards within four widths of the inner 99 % (of all but two, if there are fewer than 200
-    and at least 8); all of them if those have no width."""
-    few = max(1, ordered.size // 200) if ordered.size >= 8 else 0
-    low, high = float(ordered[few]), float(ordered[-1 - few])
-    if _equal(low, high):
-        return ordered
-    far = _WIDE * (high - low)
-    return ordered[(ordered >= low - far) & (ordered <= high + far)]
-
-
 def _recurring(ordered: FloatArray) -> Range:
     """Lowest and highest reward without outliers, which `RewardRange` defines. A single reward
     above equal ones is kept as a first success, and of fewer than 8 rewards all are kept."""
-    near = _near(ordered)
-    low, high = float(near[0]), float(near[-1])
-    if near.size < 8:
+    # the inner 99 %; all but two, if there are fewer than 200 rewards and at least 8
+    few = max(1, ordered.size // 200) if ordered.size >= 8 else 0
+    low, high = float(ordered[few]), float(ordered[-1 - few])
+    if not _equal(low, high):
+        far = _WIDE * (high - low)
+        ordered = ordered[(ordered >= low - far) & (ordered <= high + far)]
+    low, high = float(ordered[0]), float(ordered[-1])
+    if ordered.size < 8:
         return low, high
-    second, last = float(near[1]), float(near[-2])
+    second, last = float(ordered[1]), float(ordered[-2])
     if _equal(second, last):
         return second, high
     far = _LONE * (last - second)
     return second if second - low > far else low, last if high - last > far else high
 
 
-def _covering(seen: Range, rewards: int) -> Range:
-    """(0, 1) if it contains the rewards seen, else a range around them, with a margin if they are
-    few or equal."""
-    low, high = seen
+def _covering(low: float, high: float, rewards: int) -> Range:
+    """(0, 1) if it contains these lowest and highest rewards, else a range around them, with a
+    margin if they are few or equal."""
     if low >= -EQUAL and high <= 1 + EQUAL:
         return 0.0, 1.0
     if _equal(low, high):

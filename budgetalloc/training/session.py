@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, Pool, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
@@ -54,12 +54,14 @@ class Ended:
 
 @dataclass(eq=False)
 class _Open:
-    """A step that has begun and not ended: the policy's step, the rollouts to train on, and the
-    columns of what was observed, call by call."""
+    """A step that has begun and not ended: the policy's step, the rollouts to train on, and what
+    was observed: the prompt and the group of each rollout, and its numbers call by call."""
 
     step: Step
     rollouts: int
-    observed: list[dict[str, Any]] = field(default_factory=list)
+    ids_R: list[Id] = field(default_factory=list)
+    groups_R: list[Any] = field(default_factory=list)
+    observed: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     measure: Measure | None = None  # from the first rollouts on
     record: Rollouts | None = None  # if it is up to date
     wanted: int = 0  # rollouts of the last request, until some are observed
@@ -148,6 +150,13 @@ class Session:
         """Attaches the parts to a trainer; raises if one of them cannot work there."""
         for part in self.parts:
             part.attach(self, host)
+        own = self.options.bounds.candidates != "all"
+        self.from_loader = own or any(part.from_loader for part in self.parts)
+        """Whether a step needs the prompts of the loader's batch."""
+        self.prompt_lengths = any(part.prompt_lengths for part in self.parts)
+        """Whether a part needs the lengths of prompts."""
+        self.reports = tuple(dict.fromkeys(x for part in self.parts for x in part.reports))
+        """The names of what rollouts are to report, for the parts."""
 
     def part(self, kind: type[_P]) -> _P:
         """The part of this class; raises `KeyError` without one."""
@@ -179,19 +188,8 @@ class Session:
     def uniform(self) -> bool:
         """Whether the next step has uniform groups, because success is not chosen yet or a part
         asks for them (`Rails`)."""
-        waits = self.scoring.waits and not self.options.keep_batch
+        waits = self.scoring.rule is None and not self.options.keep_batch
         return waits or any(part.uniform for part in self.parts)
-
-    @property
-    def from_loader(self) -> bool:
-        """Whether a step needs the prompts of the loader's batch."""
-        own = self.options.bounds.candidates != "all"
-        return own or any(part.from_loader for part in self.parts)
-
-    @property
-    def prompt_lengths(self) -> bool:
-        """Whether a part needs the lengths of prompts."""
-        return any(part.prompt_lengths for part in self.parts)
 
     def begin(self, own_ids: Sequence[Id], rollouts: int, group: int) -> None:
         """Begins the next step. An unfinished step is dropped, and the policy does not learn from
@@ -326,7 +324,17 @@ class Session:
         """
         with self._alone("observe()"):
             now, step, ids_R = self._open, self.step, list(ids_R)
-            scores, lengths = _checked_rows(ids_R, scores_RF, lengths_R, self.scoring.names)
+            names = list(self.scoring.names)
+            what = f"a number for each rollout and each of {names}"
+            scores = check_array("scores_RF", scores_RF, what)
+            lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout")
+            if scores.size != len(ids_R) * len(names) or lengths.shape != (len(ids_R),):
+                raise InputError(
+                    f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for "
+                    f"{len(ids_R)} ids and the rewards {names}: give a row for each rollout.",
+                    argument="scores_RF",
+                )
+            scores = scores.reshape(len(ids_R), len(names))
             reported = self._reported(costs_R, len(ids_R))
             rewards = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = now.measure or self.scoring.measure(rewards, scores)
@@ -335,26 +343,26 @@ class Session:
                 "rewards_R": rewards,
                 "scores_RF": scores,
                 "success_R": success,
-                "lengths_R": lengths,
+                "lengths_R": lengths.astype(np.int64),
                 "round_R": np.full(len(ids_R), step.round),
                 "hinted_R": np.full(len(ids_R), step.hinted),
+                "reported_RC": reported,
+                "prompt_lengths_R": np.zeros(len(ids_R), dtype=np.int64),
             }
+            if prompt_lengths_R is not None:
+                rows["prompt_lengths_R"] = prompt_lengths_R
             step.observe(ids_R, rewards, success, hinted=step.hinted)
-            groups = ids_R if groups_R is None else list(groups_R)
-            made = {"ids_R": ids_R, "rows": rows, "reported": reported, "groups_R": groups}
-            now.observed.append(made | {"prompt_lengths_R": prompt_lengths_R})
+            now.ids_R += ids_R
+            now.groups_R += ids_R if groups_R is None else list(groups_R)
+            now.observed.append(rows)
             now.measure, now.record, now.wanted = measure, None, 0
 
-    @property
-    def reports(self) -> tuple[str, ...]:
-        """The names of what rollouts are to report, for the parts."""
-        return tuple(dict.fromkeys(name for part in self.parts for name in part.reports))
-
-    def _reported(self, given: Any, rows: int) -> dict[str, FloatArray]:
-        """The reports by name, NaN where one is missing, negative, infinite or no number."""
+    def _reported(self, given: Any, rows: int) -> FloatArray:
+        """A column of numbers for each of `reports`, NaN where one is missing, negative, infinite
+        or no number."""
         names = self.reports
         if given is None:
-            given = {}
+            return np.full((rows, len(names)), np.nan)
         if not isinstance(given, Mapping):
             if len(names) != 1:
                 raise InputError(
@@ -376,7 +384,8 @@ class Session:
                     "rollouts.",
                     argument="costs_R",
                 )
-        return {name: _numbers(given.get(name, [None] * rows)) for name in names}
+        columns_CR = [_numbers(given.get(name, [None] * rows)) for name in names]
+        return np.reshape(columns_CR, (len(names), rows)).T
 
     def record(self, trainer_step: int | None = None) -> Rollouts:
         """The record of the rollouts observed so far, at least one, with `trainer_step` (by default
@@ -387,13 +396,33 @@ class Session:
                 "end() before observe(): the step has no rollouts. Observe some, or begin another "
                 "step."
             )
-        if now.record is None:
-            at = self.policy.estimator.step if trainer_step is None else trainer_step
-            made = _record(now, now.measure, self.scoring, at)
-            for part in self.parts:
-                made = part.record(made, step)
-            now.record = made
-        return now.record
+        if now.record is not None:
+            return now.record
+        ids_R, first = list(now.ids_R), now.observed[0]
+        rows = {name: np.concatenate([each[name] for each in now.observed]) for name in first}
+        reported = dict(zip(self.reports, rows.pop("reported_RC").T, strict=True))
+        ended, earlier = self.policy.estimator.step, self.scoring.sums
+        made = Rollouts(
+            ids_R=ids_R,
+            group_R=factorize(now.groups_R)[1],
+            belief_R=step.belief_of(ids_R),
+            baseline_R=step.baseline_belief(ids_R, rows["success_R"], earlier),
+            prior=Beta(*self.policy.estimator.prior_of(ids_R)),
+            expected_R=step.expected_success(ids_R, rows["success_R"]),
+            earlier=earlier,
+            reward_range=now.measure.reward_range,
+            jump=now.measure.jump,
+            step=ended if trainer_step is None else trainer_step,
+            policy_step=ended,
+            uniform=step.replaced,
+            resolution=step.resolution,
+            reported=reported,
+            **rows,
+        )
+        for part in self.parts:
+            made = part.record(made, step)
+        now.record = made
+        return made
 
     def end(self, advantages_R: FloatArray | None = None, kept_R: IntArray | None = None) -> Ended:
         """Ends the step: writes it to the ledger, and then lets the policy learn from it.
@@ -414,8 +443,13 @@ class Session:
                     "request() returns, until it returns nothing; or begin another step, which "
                     "drops this one."
                 )
-            if now.measure is not None and not any(each["ids_R"] for each in now.observed):
-                return self._end_of_failed(step)  # rollouts were observed, and all of them failed
+            if now.measure is not None and not now.ids_R:
+                step.end()  # rollouts were observed, and all of them failed
+                metrics = {
+                    name: x for part in self.parts for name, x in part.learn(None, step).items()
+                }
+                self._now = None
+                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
             batch = self.record()
             measure: Measure = now.measure  # type: ignore[assignment]
             if advantages_R is None:
@@ -453,12 +487,6 @@ class Session:
                 "uniform().",
                 _COLD_STEPS,
             )
-
-    def _end_of_failed(self, step: Step) -> Ended:
-        step.end()
-        metrics = {name: x for part in self.parts for name, x in part.learn(None, step).items()}
-        self._now = None
-        return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
 
     # --- the state
 
@@ -518,56 +546,6 @@ def rows_to_train_on(
             argument="keep",
         )
     return rows
-
-
-def _record(now: _Open, measure: Measure, scoring: Any, trainer_step: int) -> Rollouts:
-    """What was observed in an unfinished step, at least one rollout, as its record."""
-    step, observed = now.step, now.observed
-    ids_R = [name for each in observed for name in each["ids_R"]]
-    rows = {
-        name: np.concatenate([each["rows"][name] for each in observed])
-        for name in observed[0]["rows"]
-    }
-    prompts = [each["prompt_lengths_R"] for each in observed]
-    given = [lengths_R for lengths_R in prompts if lengths_R is not None]
-    return Rollouts(
-        ids_R=ids_R,
-        group_R=factorize([group for each in observed for group in each["groups_R"]])[1],
-        belief_R=step.belief_of(ids_R),
-        baseline_R=step.baseline_belief(ids_R, rows["success_R"], scoring.sums),
-        prior=Beta(*step.policy.estimator.prior_of(ids_R)),
-        expected_R=step.expected_success(ids_R, rows["success_R"]),
-        earlier=scoring.sums,
-        reward_range=measure.reward_range,
-        jump=measure.jump,
-        step=trainer_step,
-        policy_step=step.policy.estimator.step,
-        uniform=step.replaced,
-        resolution=step.resolution,
-        prompt_lengths_R=np.concatenate(given) if given else None,
-        reported={
-            name: np.concatenate([each["reported"][name] for each in observed])
-            for name in observed[0]["reported"]
-        },
-        **rows,
-    )
-
-
-def _checked_rows(
-    ids_R: Sequence[Id], scores_RF: ArrayLike, lengths_R: ArrayLike, names: Sequence[str]
-) -> tuple[FloatArray, IntArray]:
-    """The rewards, shape (R, F), and lengths, shape (R,), of rollouts; raises `InputError`."""
-    rows = len(ids_R)
-    what = f"a number for each rollout and each of {list(names)}"
-    scores = check_array("scores_RF", scores_RF, what)
-    lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout")
-    if scores.size != rows * len(names) or lengths.shape != (rows,):
-        raise InputError(
-            f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for {rows} ids and "
-            f"the rewards {list(names)}: give a row for each rollout.",
-            argument="scores_RF",
-        )
-    return scores.reshape(rows, len(names)), lengths.astype(np.int64)
 
 
 def _numbers(column: Any) -> FloatArray:

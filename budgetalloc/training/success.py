@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from budgetalloc.beliefs.expected_reward import Sums
+from budgetalloc.beliefs.expected_reward import KEPT, Sums
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, BoolArray, Returned, check_success
+from budgetalloc.beliefs.rewards import EQUAL, BoolArray, Returned, check_success, to_unit
 from budgetalloc.errors import InputError, StateError
-from budgetalloc.training.reward_range import Range, RewardRange, clipped
+from budgetalloc.training.reward_range import Range, RewardRange
 
 logger = logging.getLogger(__name__)
 Judge = Callable[[Mapping[str, FloatArray]], Any]
@@ -125,12 +125,14 @@ class Measure:
     def success(self, rewards_R: FloatArray, scores_RF: FloatArray) -> FloatArray:
         """Success of each rollout in [0, 1], shape (R,); NaN if nothing was scored. Raises
         `InputError` if the user's function does not return a success for each rollout."""
-        return self._mapped(rewards_R, scores_RF)[0]
+        return np.clip(self._unit(rewards_R, scores_RF), 0.0, 1.0)
 
     def count_clipped(self, rewards_R: FloatArray, scores_RF: FloatArray) -> int:
         """The number of rollouts outside the range."""
-        fixed = self.rule is not None and self.rule.fixed
-        return 0 if fixed else self._mapped(rewards_R, scores_RF)[1]
+        if self.rule is not None and self.rule.fixed:
+            return 0
+        unit_R = self._unit(rewards_R, scores_RF)
+        return int(np.sum((unit_R < 0) | (unit_R > 1)))  # False for NaN
 
     def by_total(self, rewards_R: FloatArray, scores_RF: FloatArray) -> BoolArray:
         """Which rollouts have the total reward as success although the rule names functions, shape
@@ -152,17 +154,15 @@ class Measure:
             by_total_R |= ~scored_RF[:, own].any(axis=1) & scored_RF[:, others].any(axis=1)
         return by_total_R & ~np.isnan(rewards_R)
 
-    def _mapped(self, rewards_R: FloatArray, scores_RF: FloatArray) -> tuple[FloatArray, int]:
-        """Success of each rollout, and the number of clipped ones."""
+    def _unit(self, rewards_R: FloatArray, scores_RF: FloatArray) -> FloatArray:
+        """Success of each rollout, before it is clipped to [0, 1]."""
         if self.rule is None:
-            return np.full(len(rewards_R), np.nan), 0
-        values_R = self.rule.values(rewards_R, scores_RF, self.names)
+            return np.full(len(rewards_R), np.nan)
+        unit_R = to_unit(self.rule.values(rewards_R, scores_RF, self.names), self.range)
+        if self.total_range is None:
+            return unit_R
         by_total_R = self.by_total(rewards_R, scores_RF)
-        if self.total_range is None or not by_total_R.any():
-            return clipped(values_R, self.range)
-        success_R, outside = clipped(np.where(by_total_R, np.nan, values_R), self.range)
-        total_R, outside_total = clipped(np.where(by_total_R, rewards_R, np.nan), self.total_range)
-        return np.where(by_total_R, total_R, success_R), outside + outside_total
+        return np.where(by_total_R, to_unit(rewards_R, self.total_range), unit_R)
 
     @property
     def reward_range(self) -> Range | None:
@@ -236,11 +236,6 @@ class Scoring:
         self._first_weights = tuple(self.weights)
 
     @property
-    def waits(self) -> bool:
-        """Whether success is not chosen yet; steps then have uniform groups, and no evidence."""
-        return self.rule is None
-
-    @property
     def settled(self) -> bool:
         """Whether the success of a rollout depends on its own rewards only, from the beginning of a
         step."""
@@ -307,7 +302,7 @@ class Scoring:
         self, measure: Measure, rewards_R: FloatArray, scores_RF: FloatArray, sums: Sums
     ) -> None:
         """Learns from all rounds of a finished step."""
-        self.sums = self.sums.faded().with_sums(sums)
+        self.sums = self.sums.plus(sums, kept=KEPT)
         self._returned = self._returned.plus(scores_RF)
         self._steps += 1
         if self.rule is None and measure.rule is not None:
@@ -386,7 +381,8 @@ class Scoring:
         try:
             was, functions, weights = state["success"], state["functions"], state["weights"]
             places = tuple(self.names.index(name) for name in functions if name in self.names)
-            steps, sums = int(state["steps"]), Sums.from_state(state["sums"])
+            steps, sums = int(state["steps"]), Sums()
+            sums.load_state_dict(state["sums"])
             own, total = copy.copy(self.range), copy.copy(self.total)
             of_ranges = state["range"], state["total"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:

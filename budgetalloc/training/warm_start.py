@@ -36,8 +36,7 @@ def read_counts(
         except (BudgetallocError, KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{saved} does not hold beliefs of budgetalloc: give a ledger, another log, or the "
-                f"file {STATE_FILE} "
-                "of a checkpoint."
+                f"file {STATE_FILE} of a checkpoint."
             ) from error
     estimator = BetaEstimator()  # without discounts: it counts
     frame = read_log(path, prompt=prompt_id).frame

@@ -309,8 +309,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self._training = None
         logger.warning(
             "The AdaptiveGRPOCallback was removed before step %s: from now on TRL generates %s "
-            "rollouts of each "
-            "prompt, and checkpoints hold no beliefs.",
+            "rollouts of each prompt, and checkpoints hold no beliefs.",
             training.trainer.state.global_step,
             training.trainer.num_generations,
         )

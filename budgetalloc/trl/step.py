@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,15 +68,17 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
         made, output = generate(training, ids_R, rows)
         generating += time.perf_counter() - generation_started
         if training.blocks is not None:
-            training.blocks.warn(session.scoring.names, made.scores_RF)
-        session.observe(ids_R, **made._asdict(), groups_R=groups_of_trainer(training, len(ids_R)))
+            training.blocks.warn(session.scoring.names, made["scores_RF"])
+        group_R = None  # TRL's own groups, where its rows are unchanged
+        if session.options.keep_batch:
+            group_R = [row // trainer.num_generations for row in range(len(ids_R))]
+        session.observe(ids_R, **made, groups_R=group_R)
         outputs.append(output)
         sizes.append(len(ids_R))
     if (generated := sum(sizes)) < total:
         raise InputError(
             f"{session.policy} requested {generated} rollouts in one step, and the trainer trains "
-            f"on {total}: request "
-            f"at least {total}."
+            f"on {total}: request at least {total}."
         )
     batch = session.record(trainer.state.global_step)
     output, everyones_R, kept_R = batch_to_train_on(training, batch, sizes, outputs, total)
@@ -84,14 +86,6 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     metrics["seconds"] = time.perf_counter() - started - generating
     log(training, batch, len(outputs), metrics)
     return output, batch
-
-
-def groups_of_trainer(training: Training, rollouts: int) -> list[int] | None:
-    """TRL's own group of each rollout of an unchanged batch, `num_generations` rows each; else
-    None."""
-    if not training.session.options.keep_batch:
-        return None
-    return [row // training.trainer.num_generations for row in range(rollouts)]
 
 
 def log(training: Training, batch: Rollouts, rounds: int, metrics: dict[str, float]) -> None:
@@ -220,20 +214,11 @@ def copied(value: Any) -> Any:
     return value if type(value) in _CONSTANT else copy.deepcopy(value)
 
 
-class Scored(NamedTuple):
-    """The rollouts of one round, of all processes and without fillers, as `Session.observe` takes
-    them."""
-
-    scores_RF: FloatArray
-    lengths_R: IntArray
-    rewards_R: FloatArray
-    prompt_lengths_R: IntArray | None
-    costs_R: dict[str, list[Any]] | None
-
-
-def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, dict[str, Any]]:
-    """One round of TRL's own generation and scoring: the rollouts of all processes, and TRL's batch
-    of this process.
+def generate(
+    training: Training, ids_R: list[Id], rows: Rows
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One round of TRL's own generation and scoring: the rollouts of all processes without fillers,
+    as arguments of `Session.observe`, and TRL's batch of this process.
 
     TRL's mean lengths include the fillers; all reward statistics exclude them.
     """
@@ -289,16 +274,22 @@ def generate(training: Training, ids_R: list[Id], rows: Rows) -> tuple[Scored, d
         )
     drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
     rewards_per_func, lengths_R, reported = scored[-1]
-    prompt_lengths_R = None
+    # TRL's weighted sum; NaN where no reward function scored the rollout
+    weights = trainer.reward_weights.to(rewards_per_func.device)
+    rewards_R = (rewards_per_func * weights).nansum(dim=1)
+    rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
+    made: dict[str, Any] = {
+        # on the CPU first: MPS has no float64
+        "scores_RF": rewards_per_func.cpu().double().numpy(),
+        "rewards_R": rewards_R.cpu().double().numpy(),
+        "lengths_R": lengths_R,
+    }
     if training.session.prompt_lengths:
         prompt_lengths = trainer.accelerator.gather(output["prompt_mask"].sum(dim=1))
-        prompt_lengths_R = prompt_lengths[:wanted].cpu().numpy()
-    scores_RF = rewards_per_func.cpu().double().numpy()
-    costs_R = (
-        {name: [row[at] for row in reported] for at, name in enumerate(names)} if names else None
-    )
-    rewards_R = total_rewards(trainer, rewards_per_func)
-    return Scored(scores_RF, lengths_R, rewards_R, prompt_lengths_R, costs_R), output
+        made["prompt_lengths_R"] = prompt_lengths[:wanted].cpu().numpy()
+    if names:
+        made["costs_R"] = {name: [row[at] for row in reported] for at, name in enumerate(names)}
+    return made, output
 
 
 def without_group(function: Any) -> Any:
@@ -331,14 +322,6 @@ def without_group(function: Any) -> Any:
         return function(**{k: x for k, x in columns.items() if k != GROUP})
 
     return scored
-
-
-def total_rewards(trainer: Any, rewards_per_func: torch.Tensor) -> FloatArray:
-    """TRL's weighted sum; NaN where no reward function scored the rollout."""
-    weights = trainer.reward_weights.to(rewards_per_func.device)
-    rewards_R = (rewards_per_func * weights).nansum(dim=1)
-    rewards_R[torch.isnan(rewards_per_func).all(dim=1)] = torch.nan
-    return np.asarray(rewards_R.cpu().double().numpy())  # on the CPU first: MPS has no float64
 
 
 def reports(
@@ -410,15 +393,16 @@ def batch_to_train_on(
     )
     # Advantages are those of the rows trained on. Beliefs, metrics and ledger count fresh rollouts
     # only.
-    replaced, trained_R = np.zeros(0, dtype=np.int64), batch.rewards_R
+    replaced, trained = np.zeros(0, dtype=np.int64), batch
     if options.buffer is not None:  # `contrib.stored_responses`
-        replaced, trained_R = options.buffer.substitute(
+        replaced, rewards_R = options.buffer.substitute(
             batch.ids_R, batch.rewards_R, batch.success_R, batch.step
         )
+        trained = batch.with_rewards(rewards_R)
     if "branch_ids" in output:
         _put_branch_advantages(training, batch, output)
     elif options.baseline is not None:
-        advantages_R = options.advantages(batch, trained_R).values_R
+        advantages_R = options.advantages(trained).values_R
         if len(replaced):  # these wrong responses are not trained on
             advantages_R = advantages_R.copy()
             advantages_R[replaced] = 0.0
@@ -430,7 +414,7 @@ def batch_to_train_on(
     if policy.keep is not None and len(batch) > total:
         kept_R = from_rank_0(
             accelerator,
-            lambda: rows_to_train_on(policy, batch, total, trained_R),
+            lambda: rows_to_train_on(policy, batch, total, trained.rewards_R),
             np.ndarray.tolist,
             np.array,
             total,

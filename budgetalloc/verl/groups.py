@@ -87,10 +87,8 @@ class Groups:
                 if sum(self._sizes[key] for key in own) != count:
                     raise UnsupportedError(
                         f"{self.session.policy} has needs.by_group=True, and decided otherwise "
-                        f"about {name!r} when "
-                        "all groups had ended: its counts must not depend on which groups end "
-                        "first. Build it with "
-                        "by_group=False, or mend its rule."
+                        f"about {name!r} when all groups had ended: its counts must not depend on "
+                        "which groups end first. Build it with by_group=False, or mend its rule."
                     )
                 keys += own
             yield keys

@@ -2,20 +2,12 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from budgetalloc.contrib.pacing import pacing_plan, tuples
-from budgetalloc.errors import (
-    BudgetallocError,
-    InputError,
-    check_flag,
-    check_number,
-    check_type,
-    shown,
-)
+from budgetalloc.errors import InputError, about, check_flag, check_number, check_type, shown
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options, check_node, other_scale
 from budgetalloc.training.policy_like import policy_of
@@ -96,9 +88,12 @@ class Settings:
         """
         given = {key: tuples(value) for key, value in given.items()}
         check_node(given, _OWN)
-        policy = _paced(
-            policy_of(given.get("policy") or "adaptive", "budgetalloc.policy"), given.get("pacing")
-        )
+        policy = policy_of(given.get("policy") or "adaptive", "budgetalloc.policy")
+        if (pacing := given.get("pacing")) is not None:
+            what = "a mapping, as in configs/paced.yaml"
+            check_type("budgetalloc.pacing", pacing, Mapping, what)
+            with about("budgetalloc.pacing: "):
+                policy = replace(policy, plan=pacing_plan(pacing))
         asked: dict[str, Any] = {"candidates": 1} if ahead else {}
         asked |= {"success": REWARD} if penalty else {}
         asked |= {key: given[key] for key in _OPTIONS if given.get(key) is not None}
@@ -132,7 +127,7 @@ class Settings:
             "budgetalloc.allow_dataset_change", given.get("allow_dataset_change", False)
         )
         if features is not None:
-            with _about("budgetalloc."):
+            with about("budgetalloc."):
                 check_features(features, None)
         session = Session(policy, names, weights, resolved=options)
         if not ahead and "straggler_timeout" in given:
@@ -142,20 +137,3 @@ class Settings:
         patience = given.get("straggler_timeout", cls.straggler_timeout)
         check_number("budgetalloc.straggler_timeout", patience, 0, math.inf, without=(0,))
         return cls(session, prompt_id, features, ledger, allow, patience)
-
-
-@contextmanager
-def _about(setting: str) -> Iterator[None]:
-    """Errors of the block begin with the name of the setting."""
-    try:
-        yield
-    except BudgetallocError as error:
-        raise type(error)(f"{setting}{error}", argument=error.argument) from error
-
-
-def _paced(policy: Policy, pacing: Any) -> Policy:
-    if pacing is None:
-        return policy
-    check_type("budgetalloc.pacing", pacing, Mapping, "a mapping, as in configs/paced.yaml")
-    with _about("budgetalloc.pacing: "):
-        return replace(policy, plan=pacing_plan(pacing))

@@ -52,7 +52,7 @@ def test_free_of_the_own_group(rows, other):
 def test_a_total_that_is_a_line_through_success(offset, slope, solved):
     success_R = np.array([0.0, 1.0, *solved])
     rewards_R = offset + slope * success_R
-    earlier = Sums().plus(np.array([0.0, 1.0]), np.array([offset, offset + slope]))
+    earlier = Sums.of(np.array([0.0, 1.0]), np.array([offset, offset + slope]))
     mean_R = np.linspace(0, 1, len(success_R))
     line = reward_line(success_R, rewards_R, np.arange(len(success_R)), earlier, jump=slope)
     np.testing.assert_allclose(line.at(mean_R), offset + slope * mean_R, atol=1e-6)
@@ -95,7 +95,7 @@ def test_the_line_is_a_ridge_regression_on_the_other_prompts(rows):
 @pytest.mark.parametrize("state", [None, {}, {"n": 1}, {**Sums().state_dict(), "s": float("inf")}])
 def test_a_damaged_state(state):
     with pytest.raises(ba.StateError):
-        Sums.from_state(state)
+        Sums().load_state_dict(state)
 
 
 def test_the_deviation_is_in_the_units_of_the_reward():
@@ -106,19 +106,21 @@ def test_the_deviation_is_in_the_units_of_the_reward():
 
 
 def test_sums_by_hand():
-    none, some = Sums(), Sums().plus(np.array([0.0, 0.5, 1.0, 1.0]), np.array([1.0, 2.0, 3.0, 5.0]))
-    assert (none.mean_success, none.var_success) == (0.5, 0.0)
+    none, some = Sums(), Sums.of(np.array([0.0, 0.5, 1.0, 1.0]), np.array([1.0, 2.0, 3.0, 5.0]))
+    assert (none.mean_success, pool_variances(none)) == (0.5, (0.0, 0.0))
     assert (some.mean_success, some.graded) == (2.5 / 4, 1)
-    assert some.var_success == pytest.approx(np.var([0.0, 0.5, 1.0, 1.0]))
-    assert Sums().plus(np.array([0.25]), np.array([1.0])).mean_success == 0.25
-    assert (some.faded().n, some.faded().rr) == pytest.approx((0.9 * 4, 0.9 * 39))
-    both = some.with_sums(Sums(n=1.0, within=0.5, pairs=2.0))
+    assert pool_variances(some)[0] == pytest.approx(np.var([0.0, 0.5, 1.0, 1.0]))  # nothing tells prompts apart
+    assert Sums.of(np.array([0.25]), np.array([1.0])).mean_success == 0.25
+    faded = some.plus(Sums(), kept=0.9)
+    assert (faded.n, faded.rr) == pytest.approx((0.9 * 4, 0.9 * 39))
+    both = some.plus(Sums(n=1.0, within=0.5, pairs=2.0))
     assert (both.n, both.within, both.pairs) == (5, 0.5, 2)
 
 
 def test_a_saved_state_loads():
-    whole = Sums(*map(float, range(1, 12)))
-    assert Sums.from_state(whole.state_dict()) == whole
+    whole, loaded = Sums(*map(float, range(1, 12))), Sums()
+    loaded.load_state_dict(whole.state_dict())
+    assert loaded == whole
 
 
 PRIOR = (0.3, 0.3)
@@ -161,7 +163,7 @@ def test_the_variance_within_prompts_is_found_between_any(graded, visits):
         success_R = mean_P[at_R] + noise_R if graded else (rng.random(len(at_R)) < mean_P[at_R]).astype(float)
         known = Known.of(success_R, at_R, estimator.belief(at_R), PRIOR)
         within, pairs = deviations(success_R, known)
-        sums = sums.with_sums(Sums(within=within, pairs=pairs)).plus(success_R, success_R)
+        sums = sums.plus(Sums(within=within, pairs=pairs)).plus(Sums.of(success_R, success_R))
         estimator.observe(at_R, success_R)
         estimator.tick()
     within, between = pool_variances(sums)
@@ -180,7 +182,7 @@ def test_the_variance_of_a_prompt_is_its_own_once_it_is_known():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_successes_of_0_and_1_have_the_bernoulli_variance(means):
-    mean_R, sums = np.array(means), Sums().plus(np.array([0.0, 1.0, 1.0]), np.zeros(3))
+    mean_R, sums = np.array(means), Sums.of(np.array([0.0, 1.0, 1.0]), np.zeros(3))
     known = Known(*np.zeros((3, len(means))))
     within, error = variances(mean_R, np.full(len(means), 3.0), known, sums)
     assert within + error == pytest.approx(bernoulli_variance(mean_R))

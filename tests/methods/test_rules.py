@@ -25,7 +25,8 @@ RANKED = {"mopps": mopps, "depo": depo, "greso": greso, "gate": gate, "masa": ma
 @settings(max_examples=50, deadline=None)
 def test_pricing_only_what_can_be_chosen_is_worth_as_much_as_pricing_the_whole_pool(data, scores, group):
     scores_P, budget = np.array(scores), data.draw(budgets(len(scores), floors=[0]))
-    view = mopps().begin(list(range(len(scores))), budget)._view()
+    step = mopps().begin(list(range(len(scores))), budget)
+    view = step._view_of(step._shuffled, step._order_P)
     value = top(scores_P, group)
     whole, cut = spend(view.belief_P, value, view, None), ranked(scores_P, group, view)
     counts_N, rows = budget.grid(), np.arange(len(scores))

@@ -64,7 +64,7 @@ def test_mopps_takes_the_draws_with_the_smallest_square(target):
     policy = mopps(target=target, seed=3)
     policy.observe(np.repeat(np.arange(30), 8), np.random.default_rng(0).random(240) < np.repeat(np.arange(30) / 30, 8))
     step = policy.begin(list(range(30)), Budget(40, floor=0))
-    view, again = step._view(), step._view()
+    view, again = (step._view_of(step._shuffled, step._order_P) for _ in range(2))
     square_P = (view.belief_P.sample(view.rng).mean - target) ** 2
     best = {again.ids_P[at] for at in np.argsort(square_P)[:5]}
     assert set(np.flatnonzero(step.request()).tolist()) == best

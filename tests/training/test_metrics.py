@@ -112,6 +112,12 @@ def test_single_rollouts_are_not_without_gradient():
     assert [metrics[f"frac_{kind}"] for kind in KINDS] == [0, 0, 0, 0, 1]
 
 
+def test_explained_is_the_share_of_the_variance_of_rewards_that_was_predicted():
+    belief_R = ba.Beta([1.0, 1.0, 3.0, 3.0], [3.0, 3.0, 1.0, 1.0])
+    assert described(rollouts_of([0, 0, 1, 1], "abcd", belief_R=belief_R))["explained"] == 0.75
+    assert "explained" not in described(rollouts_of([1, 1, 1, 1], "abcd", belief_R=belief_R))
+
+
 def test_the_main_metrics_are_some_of_all_and_equal_them():
     batch = rollouts_of([1.0, 0.0, 0.0, 1.0], ["a", "a", "b", "c"])
     every, main = described(batch, pool_met=0.5), described(batch, pool_met=0.5, every=False)

@@ -11,7 +11,7 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, CONSTANT, REASON, Rails
 
 SUCCESS = np.tile([0.0, 1.0], 16)
-EARLIER = Sums().plus(SUCCESS, SUCCESS)
+EARLIER = Sums.of(SUCCESS, SUCCESS)
 
 
 def step(mean_R, success_R=SUCCESS):

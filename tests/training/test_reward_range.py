@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.training.reward_range import RewardRange, clipped
+from budgetalloc.beliefs.rewards import to_unit
+from budgetalloc.training.reward_range import RewardRange
+from budgetalloc.training.success import Measure, Rule
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 3))
 
@@ -50,7 +52,7 @@ def test_all_rewards_of_a_large_step_count(order):
 @pytest.mark.parametrize("value", [5.0, -3.0, 1e9, 1.5])
 def test_equal_rewards_are_neither_success_nor_failure(value):
     values_R = np.full(4, value)
-    assert 0.2 < clipped(values_R, RewardRange().of(values_R))[0][0] < 0.8
+    assert 0.2 < to_unit(values_R, RewardRange().of(values_R))[0] < 0.8
 
 
 def test_a_lone_outlier_is_clipped():
@@ -121,10 +123,12 @@ def test_a_damaged_state(change):
 def test_success_always_lies_in_0_1(steps):
     rewards = RewardRange()
     for step in steps:
-        low, high = rewards.of(np.array(step))
+        step_R = np.array(step)
+        low, high = rewards.of(step_R)
         assert low < high
-        assert ((clipped(np.array(step), (low, high))[0] >= 0) & (clipped(np.array(step), (low, high))[0] <= 1)).all()
-        rewards.learn(np.array(step))
+        success_R = Measure(Rule(), (low, high), ("reward",)).success(step_R, step_R[:, None])
+        assert ((success_R >= 0) & (success_R <= 1)).all()
+        rewards.learn(step_R)
 
 
 def test_it_is_fixed_after_1000_rewards_but_for_what_recurs_far_outside():

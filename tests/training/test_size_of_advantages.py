@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc.policies.advantages import group_advantages
 from budgetalloc.training.options import Options
+from budgetalloc.training.parts import Host
 from budgetalloc.training.session import Session
 
 PROMPTS, ROLLOUTS, STEPS = 200, 64, 60
@@ -53,6 +54,7 @@ def run(
     rng, policy = np.random.default_rng(seed), policy or ba.adaptive(seed=seed)
     options = Options.resolve(policy.needs, "group", {"success": success, **options})
     session = Session(policy, names, weights, pool=range(PROMPTS), resolved=options, quiet=True)
+    session.attach(Host())
     pool, squares, means, largest = list(range(PROMPTS)), [], [], [0.0, 0.0]
     for at in range(steps):
         session.begin(pool[: rollouts // 8], rollouts, 8)
@@ -205,6 +207,7 @@ def test_no_published_baseline_has_an_advantage_out_of_range(policy):
     opened = policy(seed=0)
     options = Options.resolve(opened.needs, "group", {"scale": "group"})
     session = Session(opened, *TWO.values(), pool=range(PROMPTS), resolved=options, quiet=True)
+    session.attach(Host())
     rng = np.random.default_rng(0)
     for at in range(31):
         session.begin(list(range(8)), ROLLOUTS, 8)

@@ -24,7 +24,7 @@ def learn(scoring, scores_RF):
     rewards_R = scoring.total_rewards(scores_RF)
     measure = scoring.measure(rewards_R, scores_RF)
     success_R = measure.success(rewards_R, scores_RF)
-    scoring.learn(measure, rewards_R, scores_RF, Sums().plus(success_R, rewards_R))
+    scoring.learn(measure, rewards_R, scores_RF, Sums.of(success_R, rewards_R))
     return success_R.tolist()
 
 
@@ -133,7 +133,7 @@ class TestWaiting:
     def test_for_a_function_of_more_weight_that_only_failed(self):
         scoring = Scoring(["format", "accuracy"], [0.5, 1.0], quiet=True)
         assert np.isnan(learn(scoring, scores([1, 0], [0, 0]))).all()
-        assert scoring.waits
+        assert scoring.rule is None
         assert learn(scoring, scores([1, 0], [0, 1])) == [0.0, 1.0]
         assert scoring.rule == Rule((1,))
 
@@ -216,7 +216,8 @@ class TestFunctionsThatReturnNone:
     def test_every_rollout_with_a_reward_has_a_success(self, rows, weights):
         scoring, scores_RF = Scoring(NAMES, weights, quiet=True), scores(*rows)
         for step in range(WAIT + 2):
-            success_R, waits = np.array(learn(scoring, scores_RF)), scoring.waits
+            success_R = np.array(learn(scoring, scores_RF))
+            waits = scoring.rule is None
             assert (np.isnan(success_R) == (waits | np.isnan(scores_RF).all(axis=1))).all()
             assert not ((success_R < 0) | (success_R > 1)).any()
             assert not waits or step < WAIT or np.isnan(scores_RF).all()

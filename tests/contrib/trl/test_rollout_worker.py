@@ -21,7 +21,7 @@ from packaging.version import Version
 from trl import GRPOTrainer
 
 import budgetalloc as ba
-from budgetalloc.beliefs.expected_reward import Sums
+from budgetalloc.beliefs.expected_reward import KEPT, Sums
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib import completions
 from budgetalloc.contrib.costs import Costs
@@ -108,7 +108,7 @@ def assert_right(worker, server, ledger, shadow, baseline, scale):
             prior=ba.Beta(*shadow.estimator.prior_of(ids_R)),
         )
         expected = batch_advantages(rollouts, baseline, scale).values_R
-        earlier = earlier.faded().with_sums(sums_of(rollouts))
+        earlier = earlier.plus(sums_of(rollouts), kept=KEPT)
         shadow.observe(ids_R, rewards_R)
         for name, reward, advantage in zip(ids_R, rewards_R, expected, strict=True):
             sample = next(samples)
