@@ -23,7 +23,6 @@ BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
 RATES = 0, 3, 6, 10, 11  # columns of the long table that the table for readers lacks
 MEANS = 0, 3, 4, 7, 9, 10  # means and differences
 SIZES = 0, 1, 4, 7, 9, 10, 11
-ROUNDS = 0, 5, 6  # columns that compare with the default
 EVEN = 0, 1, 7, 8  # columns that compare with uniform groups
 RIVALS = 0, 2, 3, 4, 5
 
@@ -42,9 +41,7 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
     given = rows, rounds, "adaptive_3"
-    heading = "## Three generations a step"
-    yield BENCHMARK, heading, table("\n".join(with_features.lines(*given)), ROUNDS)
-    yield EVIDENCE, heading, "\n".join([with_features.over_mixes(*given), *counted[:3]])
+    yield EVIDENCE, "## Three generations a step", "\n".join([with_features.over_mixes(*given), *counted[:3]])
     given = rows, read(folder / "even.jsonl"), "even_3"
     found = "\n".join(with_features.lines(*given))
     less = with_features.over_mixes(*given, base="uniform")
