@@ -48,8 +48,8 @@ ELSEWHERE = (
     ),
     (
         "AEPO (2510.14545), ETTRL (2508.11356)",
-        "Not served: they branch where the entropy is high. AEPO's report lacks two constants; with guessed ones it "
-        "learned no more. ETTRL's majority vote is [a reward "
+        "Not served: they branch where the entropy is high. AEPO's report lacks two constants; with guesses it learned "
+        "no more. ETTRL's majority vote is [a reward "
         "function](integrations/trl/README.md#reward-functions-that-compare-the-rollouts-of-a-prompt)",
     ),
     (
@@ -59,7 +59,7 @@ ELSEWHERE = (
     ("TRACE (2606.11119)", "Not served: it needs a model of success by prefix"),
     (
         "PORTool (2510.26020), C-3PO (2502.06205), KAT-Coder (2510.18779)",
-        "Not served: they branch between the steps of agents, and `Trees` supports neither tools nor environments",
+        "Not served: they branch between agents' steps; `Trees` supports neither tools nor environments",
     ),
     ("Polychromic objectives (2509.25424)", "Not served: they reward sets of rollouts, not single ones"),
     (
@@ -79,13 +79,11 @@ ELSEWHERE = (
     ("ReMix (2507.06892)", "Not served: how older rollouts are reused is the trainer's loss"),
     (
         "Skywork R1V2 (2504.16656)",
-        "Not served: the report lacks the size of its buffer, and the age and share of old samples. `buffer=` stores "
-        "correct responses, as in AR3PO",
+        "Not served: the report lacks size, age and share of its sample buffer. `buffer=` is AR3PO's",
     ),
     (
         "KRPO (2505.07527)",
-        "Not served: its baseline, a Kalman filter over a group, includes the rollout's own reward, which biases the "
-        "gradient",
+        "Not served: its baseline includes the rollout's own reward, which biases the gradient",
     ),
     (
         "ADEPT (2501.12620)",
@@ -95,7 +93,7 @@ ELSEWHERE = (
     (
         "online knapsack (2510.16499), payment routing (2308.01028), EconProver (2509.12603), rollout lengths in "
         "model-based RL (2206.02380)",
-        "Other decisions: agents to hire, channels of payments, passes of a prover, horizons of a world model",
+        "Other decisions than rollouts of a prompt",
     ),
 )
 
@@ -172,6 +170,7 @@ def standings() -> dict[str, str]:
 
 def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
+    formulas = MEANINGS["paper's formulas"]  # a quotation mark that Python 3.11 does not take inside an f-string
     times, candidates = ([known[key] for known in measured.values() if key in known] for key in TIMES)
     lines = [
         "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/methods: do not edit. -->",
@@ -183,8 +182,9 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass rate, n its "
         "number of rollouts.",
         "",
-        "- **Source**: the paper on arXiv, and what the implementation was checked against. "
-        + " ".join(f"*{_last(name).capitalize()}*: {meaning}" for name, meaning in MEANINGS.items()),
+        "- **Source**: the paper on arXiv, or a repository. Unless the table says *formulas* or *description*, the "
+        f"implementation was {MEANINGS['released code']} *Formulas*: {formulas} *Description*: "
+        f"{MEANINGS['a description']}",
         "- **Graded success** (partial credit, a reward model): the variance of a prompt's successes takes the place "
         "of p (1-p), so a prompt that always earns 0.5 is known, not mixed. Rules about passing and failing use only "
         "the mean success: " + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates) + ".",
@@ -205,12 +205,16 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
 
 def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
     """The lines of the section about the learning benchmark, the methods with the most mixes and the best first."""
-    rows = []
+    rows, unseen = [], []
     for name, known in measured.items():
         gain, _, runs = known.get("learning", "").partition("; ")
         if runs and name != "uniform":
             title = f"`{name}({LEARNED_WITH[name]})`" if name in LEARNED_WITH else f"`{name}`"
-            rows.append((-int(runs.split(",")[0]), -float(gain.split()[0]), _row([title, gain, runs])))
+            mean, low, high = (*map(float, re.findall(r"[+-]?\d\.\d+", gain)), 0.0, 0.0)[:3]
+            if runs == "2, 3" and low < 0 < high:
+                unseen.append((-mean, f"{title} {mean:+.3f} ± {(high - low) / 2:.2f}"))
+            else:
+                rows.append((-int(runs.split(",")[0]), -mean, _row([title, gain, runs])))
     return [
         "",
         "## Learning",
@@ -224,20 +228,19 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
         _row(("method", "mean success less uniform's", "mixes, seeds")),
         _row(["---"] * 3),
         *(row for _, _, row in sorted(rows)),
+        "",
+        "No difference was seen over 2 mixes and 3 seeds: "
+        + ", ".join(cell for _, cell in sorted(unseen))
+        + " (half of the interval).",
     ]
 
 
-def _last(words: str) -> str:
-    """The short name of what a method was checked against: "code" of "released code"."""
-    return words.split()[-1]
-
-
 def _source(method: Method) -> str:
-    """Where a method is from, with a link to arXiv, and what it was checked against."""
+    """Where a method is from, with a link to arXiv, and what it was checked against if not released code."""
     if method.source == method.checked:
         return method.source
     linked = re.sub(r"arXiv ([\d.]+\d)", r"[\1](https://arxiv.org/abs/\1)", method.source)
-    return f"{linked}; {_last(method.checked)}"
+    return linked if method.checked == "released code" else f"{linked}; {method.checked.split()[-1]}"
 
 
 def _row(cells: Sequence[str]) -> str:
