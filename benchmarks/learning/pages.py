@@ -20,7 +20,7 @@ from verdict import rivals, verdict
 
 ROOT = HERE.parents[1]
 BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
-RATES = 0, 3, 6, 10, 11  # columns of the long table that the table for readers lacks
+LONG = 0, 10, 11  # columns of the long table that the table for readers lacks
 MEANS = 0, 3, 4, 7, 9, 10  # means and differences
 SIZES = 0, 1, 4, 7, 9, 10, 11
 EVEN = 0, 1, 7, 8  # columns that compare with uniform groups
@@ -32,7 +32,7 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     yield EVIDENCE, "## Twelve mixes of tasks", verdict(rows, "adaptive", short=True)
     long = verdict(rows, "adaptive")
     left_out = [line for line in long.splitlines() if line.startswith("- **Left out**")]
-    yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, RATES), "", *left_out])
+    yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, LONG), "", *left_out])
     others = [*read(folder / "graded.jsonl"), *read(folder / "scheduled.jsonl")]
     yield BENCHMARK, "## Other rewards", table(verdict(others, "adaptive"), MEANS)
     yield BENCHMARK, "## Published methods", table(rivals(rows, "adaptive"), RIVALS)
