@@ -76,7 +76,7 @@ ELSEWHERE = (
         "APRIL, AReaL, ROLL Flash, T-PPO, LongCat, SPEC-RL, Seer",
         "[Asynchronous trainers](integrations/README.md#asynchronous-trainers)",
     ),
-    ("ReMix (2507.06892)", "Not served: how older rollouts are reused is the trainer's loss"),
+    ("ReMix (2507.06892)", "Not served: it changes the trainer's loss"),
     (
         "Skywork R1V2 (2504.16656)",
         "Not served: the report lacks size, age and share of its sample buffer. `buffer=` is AR3PO's",
@@ -87,7 +87,7 @@ ELSEWHERE = (
     ),
     (
         "ADEPT (2501.12620)",
-        '[`mixture="adept"`](docs/mixtures.md): its bandit over epochs, here over shares of domains',
+        '[`mixture="adept"`](docs/mixtures.md): its bandit, over shares of domains',
     ),
     ("CROPI (2510.26491)", "Not served: policies see no gradients. Filter the dataset by its scores"),
     (
