@@ -20,9 +20,9 @@ from verdict import rivals, verdict
 
 ROOT = HERE.parents[1]
 BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
-LONG = 0, 10, 11  # columns of the long table that the table for readers lacks
-MEANS = 0, 3, 4, 7, 9, 10  # means and differences
-SIZES = 0, 1, 4, 7, 9, 10, 11
+SHARES = 0, 10, 11  # columns of the long table that the table of the evidence lacks
+GAINS = 0, 9, 10
+SIZES = 0, 1, 9, 10, 11
 EVEN = 0, 1, 7, 8  # columns that compare with uniform groups
 RIVALS = 0, 2, 3, 4, 5
 
@@ -32,9 +32,9 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     yield EVIDENCE, "## Twelve mixes of tasks", verdict(rows, "adaptive", short=True)
     long = verdict(rows, "adaptive")
     left_out = [line for line in long.splitlines() if line.startswith("- **Left out**")]
-    yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, LONG), "", *left_out])
+    yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, SHARES), "", *left_out])
     others = [*read(folder / "graded.jsonl"), *read(folder / "scheduled.jsonl")]
-    yield BENCHMARK, "## Other rewards", table(verdict(others, "adaptive"), MEANS)
+    yield BENCHMARK, "## Other rewards", table(verdict(others, "adaptive"), GAINS)
     yield BENCHMARK, "## Published methods", table(rivals(rows, "adaptive"), RIVALS)
     sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
     yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "adaptive"), SIZES)
