@@ -189,9 +189,8 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "of p (1-p), so a prompt that always earns 0.5 is known, not mixed. Rules about passing and failing use only "
         "the mean success: " + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates) + ".",
         "- *Starves*: the rule may never give a prompt rollouts again.",
-        f"- **Time**: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts is decided in {min(times):.1f} to "
-        f"{max(times):.1f} ms, and among {CANDIDATES:,} candidates in {min(candidates):.0f} to "
-        f"{max(candidates):.0f} ms.",
+        f"- **Time** to decide {ROLLOUTS:,} rollouts: {min(times):.1f} to {max(times):.1f} ms over {PROMPTS:,} prompts, "
+        f"{min(candidates):.0f} to {max(candidates):.0f} ms over {CANDIDATES:,}.",
     ]
     for decides, what in SECTIONS.items():
         titles = ("method", "rule", "source")
@@ -221,7 +220,7 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
         "",
         "Mean held-out success over a run less that of uniform groups of the best size, averaged over the [mixes of "
         "tasks](benchmarks/learning/README.md) that the method was run on (95 % interval over seeds). The models are "
-        "tiny; yours may rank the methods differently. Methods without a row were not run. The runs of "
+        "tiny; yours may rank the methods differently. Methods that are not named were not run. The runs of "
         "`reinforce_ada` were cut short: two seeds on `u_shape`, one on `hard_tail`. A variant that trains on 8 rows "
         "of a prompt instead of 4 had -0.113 (-0.159 to -0.067) over 5 mixes and 3 seeds.",
         "",
