@@ -189,8 +189,8 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "of p (1-p), so a prompt that always earns 0.5 is known, not mixed. Rules about passing and failing use only "
         "the mean success: " + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates) + ".",
         "- *Starves*: the rule may never give a prompt rollouts again.",
-        f"- **Time** to decide {ROLLOUTS:,} rollouts: {min(times):.1f} to {max(times):.1f} ms over {PROMPTS:,} prompts, "
-        f"{min(candidates):.0f} to {max(candidates):.0f} ms over {CANDIDATES:,}.",
+        f"- **Time** to decide {ROLLOUTS:,} rollouts: {min(times):.1f} to {max(times):.1f} ms over {PROMPTS:,} "
+        f"prompts, {min(candidates):.0f} to {max(candidates):.0f} ms over {CANDIDATES:,}.",
     ]
     for decides, what in SECTIONS.items():
         titles = ("method", "rule", "source")
