@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, check_array, is_number, shown
+from budgetalloc.errors import InputError, check_array, is_number
 
 EQUAL = 1e-6
 """Relative tolerance for equal rewards, because trainers pass float32. For rewards below 1 it is
@@ -96,9 +96,7 @@ def check_range(reward_range: Any) -> tuple[float, float]:
         low, high = 0.0, -1.0
     if not (is_number(low) and is_number(high) and 0 < float(high) - float(low) < math.inf):
         raise InputError(
-            f"reward_range={shown(reward_range)}: give the lowest and highest reward, as (0.0, "
-            "1.0).",
-            argument="reward_range",
+            "reward_range", "give the lowest and highest reward, as (0.0, 1.0).", reward_range
         )
     return float(low), float(high)
 
@@ -108,10 +106,10 @@ def check_success(success: Any) -> None:
     if success is None or isinstance(success, str) or callable(success) or is_number(success):
         return
     raise InputError(
-        f"success={shown(success)}: pass the name of a reward function, its place in the list (an "
-        "int), a threshold on "
-        "the total reward (a float), or a function from the rewards by name to success in [0, 1].",
-        argument="success",
+        "success",
+        "pass the name of a reward function, its place in the list (an int), a threshold on the "
+        "total reward (a float), or a function from the rewards by name to success in [0, 1].",
+        success,
     )
 
 

@@ -127,9 +127,7 @@ def with_success(
 def _find(path: Path, asked: Asked) -> Log:
     """The one log at a path; raises `InputError` if there is none, or if there are several."""
     if "\0" in str(path) or not path.exists():
-        raise InputError(
-            f"source={str(path)!r}: there is no such file or folder.", argument="source"
-        )
+        raise InputError("source", "there is no such file or folder.", str(path))
     if not (path.is_file() or path.is_dir()):
         raise InputError(
             f"source={str(path)!r} is a pipe, a socket or a device: copy the log into a file.",

@@ -56,10 +56,10 @@ class InitialSuccess:
                 self.measure = check_integer("offline", offline, 1)
             except InputError as error:
                 raise InputError(
-                    f"offline={shown(offline)}: give a mapping from a prompt's id to its "
-                    "(successes, rollouts), the number of rollouts to measure each prompt with at "
-                    "the start of the run, or None.",
-                    argument="offline",
+                    "offline",
+                    "give a mapping from a prompt's id to its (successes, rollouts), the number of "
+                    "rollouts to measure each prompt with at the start of the run, or None.",
+                    offline,
                 ) from error
 
     def results(self, view: View) -> tuple[FloatArray, FloatArray]:

@@ -116,18 +116,17 @@ def comparisons(
     )
     if rollouts is None:
         raise InputError(
-            f"budget={budget!r}: a log has neither token costs nor domains. Use "
-            "Budget(rollouts=...).",
-            argument="budget",
+            "budget", "a log has neither token costs nor domains. Use Budget(rollouts=...).", budget
         )
     if steps is None:
         steps = max(replay.rollouts // rollouts, 1)
     if (check_integer("steps", steps, 1) - 1) * rollouts >= replay.rollouts:
         raise InputError(
-            f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts} "
+            "steps",
+            f"{steps} steps of {rollouts} rollouts are {steps * rollouts} "
             f"rollouts, and the log has {replay.rollouts}. Use at most "
             f"steps={-(-replay.rollouts // rollouts)}, or a smaller budget.",
-            argument="steps",
+            steps,
         )
     if prompts is None:
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))

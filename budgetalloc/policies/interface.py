@@ -17,7 +17,7 @@ from budgetalloc.errors import (
     check_choice,
     check_flag,
     check_integer,
-    shown,
+    check_seed,
 )
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 
@@ -214,8 +214,7 @@ class Bounds:
                 candidates = check_integer("candidates", candidates, 1)
             except InputError as error:
                 raise InputError(
-                    f"candidates={shown(candidates)}: use 1, a larger integer or 'all'.",
-                    argument="candidates",
+                    "candidates", "use 1, a larger integer or 'all'.", candidates
                 ) from error
         check_integer("quantum", quantum, 1)
         for name, value, low in (("floor", floor, 0), ("cap", cap, 1), ("min_group", min_group, 1)):
@@ -278,6 +277,8 @@ class Bounds:
         ['a', 'b', 'e', 'd']
         """
         own = check_ids(batch_P, "batch_P")
+        check_seed(seed)
+        check_seed(step, "step")
         if self.candidates == "all":
             return Pool.of(pool_P, "pool_P")
         more = (self.candidates - 1) * len(own)

@@ -105,8 +105,7 @@ def check_only_one(trainer: Any, callback: Any, state: Any) -> None:
     found = attached(trainer)
     if found != [callback]:
         raise InputError(
-            f"trainer has {len(found)} AdaptiveGRPOCallbacks: add exactly one.",
-            argument="trainer",
+            f"trainer has {len(found)} AdaptiveGRPOCallbacks: add exactly one.", argument="trainer"
         )
 
 
