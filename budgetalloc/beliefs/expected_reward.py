@@ -118,11 +118,8 @@ def reward_line(
     reward. The slope is shrunk to `jump` with a weight of 0.25. This matters only while all
     rollouts have succeeded, or all have failed.
 
-    Args:
-        success_R, rewards_R: Success and reward of each rollout, NaN for none, shape (R,).
-        group_R: Its group, from 0 on, shape (R,).
-        earlier: The sums over earlier steps.
-        jump: The expected rise of the reward from failure to success, before any success.
+    Success and reward of each rollout are NaN for none. `earlier` are sums over earlier steps, and
+    `jump` is the expected rise of the reward from failure to success, before any success.
 
     >>> success, rewards = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.0, 0.2, 1.0, 0.2])
     >>> line = reward_line(success, rewards, np.array([0, 0, 1, 1]), Sums(), jump=0.8)
@@ -245,12 +242,7 @@ def graded_variances(
 
     The variance w within the prompt is shrunk to the pool's with the weight of four rollouts. The
     error of the baseline is added: w b / (w + n b), with b the variance between prompts and n the
-    prompt's rollouts.
-
-    Args:
-        known: The evidence about the prompt.
-        within_R: The pool's variance of success within such a prompt.
-        between: The variance of the means of prompts.
+    prompt's rollouts. `within_R` is the pool's variance within such a prompt.
 
     >>> none = Known(np.zeros(1), np.zeros(1), np.zeros(1))
     >>> graded_variances(none, np.array([0.01]), 0.04)  # a first visit
@@ -273,13 +265,8 @@ def variances(
 
     If all successes are 0 and 1, their sum is m (1 - m), and E[p (1 - p)] of it lies within the
     prompt. Otherwise they are learned (`graded_variances`). The share of the pool's variance that
-    belongs to successes of 0 and 1 is then proportional to m (1 - m).
-
-    Args:
-        mean_R: The expected success m of each rollout.
-        mass_R: The mass of the belief with this mean.
-        known: The evidence about its prompt.
-        sums: Sums over earlier steps and this one.
+    belongs to successes of 0 and 1 is then proportional to m (1 - m). `mean_R` and `mass_R` are m
+    and the mass of the belief about each rollout, and `sums` are over earlier steps and this one.
     """
     binary_R = bernoulli_variance(mean_R)
     if not sums.graded > 0:
@@ -343,8 +330,7 @@ def grpo_square(belief_R: Beta, known: Known, graded: float, alike: float) -> Fl
     rollouts succeed or all fail, and the rest of their rewards is equal too.
 
     Args:
-        belief_R: The belief about the prompt.
-        known: The evidence about the prompt.
+        belief_R, known: The belief and the evidence about the prompt.
         graded: Share of graded successes in the pool. A group with a graded success is taken to
             have variance.
         alike: The chance that the rest of the reward, which success does not explain, is equal in 8

@@ -4,7 +4,7 @@ arrays that grow, and a pool of prompts that is checked once and used at every s
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import repeat
 from typing import Any, overload
@@ -73,20 +73,16 @@ def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
     return list(place), np.array(group_R, dtype=np.int64)
 
 
-def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
+def text_id(prompt: Any) -> str:
     """The id of a prompt without an id column: a hash of its text or chat messages, the same in
-    every process.
-
-    Args:
-        prompt: Plain text, or chat messages.
-        unknown: Called with a part that JSON cannot represent. Without it, such a part raises
-            `InputError`.
+    every process. Raises `InputError` for what JSON cannot represent: the `repr` of an object may
+    hold a memory address or omit content.
 
     >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
     """
     try:
-        text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=unknown)
+        text = json.dumps(prompt, sort_keys=True, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         what = f"use text or chat messages, which JSON can hold ({error})."
         raise InputError("prompt", what, prompt) from error

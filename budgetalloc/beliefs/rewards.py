@@ -202,12 +202,7 @@ def extremes(
     rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int
 ) -> tuple[FloatArray, FloatArray]:
     """Lowest and highest reward of each group, shape (groups,); inf and -inf for a group without
-    any reward.
-
-    Args:
-        rewards_R: Rewards, shape (R,), NaN for none.
-        group_R: The group of each rollout, from 0 to groups - 1, shape (R,).
-        groups: Number of groups.
+    any reward. Rewards are NaN for none, and groups are numbered from 0.
 
     >>> extremes([0.0, 1.0, np.nan, 0.5], np.array([0, 0, 1, 2]), 3)
     (array([0. , inf, 0.5]), array([ 1. , -inf,  0.5]))
@@ -285,9 +280,7 @@ def group_kinds(
             mixed.
         success_R: Success in [0, 1], NaN for none, shape (R,). It decides between all fail, all
             pass and tied.
-        group_R: The group of each rollout, from 0 to groups - 1, shape (R,).
-        groups: Number of groups.
-        resolution: As in `Options`.
+        group_R, groups, resolution: As in `mixed_groups`.
 
     Returns:
         The index in `KINDS` (-1 without any reward), and the rollouts with a reward; shape

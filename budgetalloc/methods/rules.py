@@ -89,7 +89,6 @@ def batch(
 
     Args:
         wanted_P: Wanted rollouts of each prompt, shape (P,).
-        view: The view of the decision.
         order_P: The order as indices of the prompts; by default the view's, which is random.
         most: Largest number of prompts, unless the budget's cap requires more.
     """

@@ -73,13 +73,9 @@ class _Compared(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PosteriorBaseline:
-    """What is expected of each rollout of a step, without its own reward.
-
-    Args:
-        rollouts: The step.
-        rule_R: The expected success by the policy's own rule instead of the posterior mean, NaN for
-            a rollout not to train on; or None.
-    """
+    """What is expected of each rollout of a step, without its own reward. `rule_R` is the expected
+    success by the policy's own rule instead of the posterior mean, NaN for a rollout not to train
+    on; or None."""
 
     rollouts: Rollouts
     rule_R: FloatArray | None = None
@@ -185,10 +181,7 @@ class PosteriorBaseline:
         expectation on average.
 
         The expectation is by the line and the calibration of the rollout, which are independent of
-        its own reward. It is 0 while rewards have not changed.
-
-        Args:
-            weight_R: The weight of each rollout, independent of rewards.
+        its own reward, as are the weights. It is 0 while rewards have not changed.
         """
         line, own = self.line, self.calibration
         if not own.changed_R.any():
@@ -268,15 +261,10 @@ def sums_of(rollouts: Rollouts) -> Sums:
 
 @dataclass(frozen=True, eq=False)
 class Advantages:
-    """The advantages of a step.
+    """The advantages of a step."""
 
-    Args:
-        values_R: The advantages, shape (R,); 0 for a rollout not to train on.
-        baseline_R: The baseline in units of the rewards; NaN for a rollout not to train on.
-    """
-
-    values_R: FloatArray
-    baseline_R: FloatArray
+    values_R: FloatArray  # 0 for a rollout not to train on
+    baseline_R: FloatArray  # in units of the rewards; NaN for a rollout not to train on
 
 
 def batch_advantages(
@@ -296,10 +284,7 @@ def batch_advantages(
       GRPO in groups of 8 is expected to have on the same prompts, and no advantage is above five
       times the deviation.
 
-    Args:
-        rollouts: The step.
-        baseline, scale, weight: As in `group_advantages`. A row whose expected success is NaN is
-            left out of all statistics and gets 0.
+    A row whose expected success is NaN is left out of all statistics and gets 0.
 
     Raises:
         InputError: as `group_advantages`; "policy" for a policy without a rule of its own.

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import (
     InputError,
-    UnsupportedError,
     check_choice,
     check_flag,
     check_number,
@@ -255,15 +254,6 @@ class Options:
         """The scoring of these reward functions."""
         given = None if self.keep_batch else self.reward_range
         return Scoring(names, weights, self.success, given, quiet)
-
-    def check_hint(self, policy: Policy) -> None:
-        """Raises `UnsupportedError` unless rollouts can get the hint that this policy asks for."""
-        if self.hint is None:
-            raise UnsupportedError(
-                f"{policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a "
-                "function from a dataset row to the row with the hint in its prompt. Other loops "
-                "cannot add hints."
-            )
 
     def advantages(self, batch: Rollouts) -> Advantages:
         """The advantages of a batch."""

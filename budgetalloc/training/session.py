@@ -284,8 +284,12 @@ class Session:
                     "last request; if all failed, observe([], [], [])."
                 )
             ids_R = step.ids_P.repeat(step.request(running))
-            if step.hinted:
-                self.options.check_hint(self.policy)
+            if step.hinted and self.options.hint is None:
+                raise UnsupportedError(
+                    f"{self.policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., "
+                    "hint=), a function from a dataset row to the row with the hint in its prompt. "
+                    "Other loops cannot add hints."
+                )
             now.wanted = len(ids_R)
             return ids_R
 
@@ -520,18 +524,11 @@ class Session:
 def rows_to_train_on(
     policy: Policy, batch: Rollouts, wanted: int, rewards_R: FloatArray | None = None
 ) -> IntArray:
-    """The indices of the rollouts to train on, selected by the policy's `keep`; all if it has no
-    `keep`.
-
-    Args:
-        policy: The policy that decided.
-        batch: All rollouts of the step.
-        wanted: Rollouts that the trainer trains on.
-        rewards_R: Total rewards that replace the batch's own.
+    """The indices of the `wanted` rollouts to train on, selected by the policy's `keep`, which may
+    select one several times; all if it has no `keep`. `rewards_R` replace the batch's own.
 
     Raises:
-        InputError: `keep` did not return the indices of `wanted` rollouts. A row may occur several
-            times.
+        InputError: `keep` did not return the indices of `wanted` rollouts.
     """
     if policy.keep is None or len(batch) <= wanted:
         return np.arange(len(batch))

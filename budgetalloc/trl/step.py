@@ -180,15 +180,8 @@ def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
 
 def rows_of(training: Training, ids_R: list[Id], number: int, own_rows: dict[Id, Rows]) -> Rows:
     """The rows of this process: each prompt has a turn among the rows of its prompt. Each is a deep
-    copy, because TRL, environments and reward functions may change rows.
-
-    Args:
-        training: The training.
-        ids_R: The prompt of each rollout of all processes.
-        number: The number of the round.
-        own_rows: The rows of each prompt in the batch of all processes, if only these are
-            candidates.
-    """
+    copy, because TRL, environments and reward functions may change rows. `ids_R` are of all
+    processes, and `own_rows` the rows of their batch, if only these are candidates."""
     policy, accelerator = training.session.policy, training.trainer.accelerator
     turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
     turned_R = list(zip(ids_R, turn_R, strict=True))
