@@ -302,10 +302,10 @@ def prior_share(sums: Sums, mass: float) -> float:
     ...     0.6).__round__(3)
     0.145
     """
-    within, between = pool_variances(sums)
-    if not (sums.graded > 0 and sums.pairs > 0 and between > 0):
+    if not (sums.graded > 0 and sums.pairs > 0):
         return 1.0
-    return min(max(within / (between * mass), 1e-6), 1.0)
+    within, between = pool_variances(sums)
+    return min(max(within / (between * mass), 1e-6), 1.0) if between > 0 else 1.0
 
 
 def share_alike(values_R: ArrayLike) -> float:

@@ -213,18 +213,6 @@ def extremes(
     return low_G, high_G
 
 
-def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
-    """Which groups have unequal rewards, given the `extremes` of each group. A group without any
-    reward does not count.
-
-    >>> unequal(np.array([0.0, 0.2, np.inf]), np.array([1.0, 0.2, -np.inf]))
-    array([ True, False, False])
-    """
-    return np.asarray(
-        high_G - low_G > EQUAL * np.maximum(1.0, np.maximum(np.abs(low_G), np.abs(high_G)))
-    )
-
-
 def some_unequal(rewards_R: FloatArray) -> bool:
     """Whether any two of these rewards are unequal."""
     return bool(mixed_groups(rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)[0])
@@ -233,14 +221,16 @@ def some_unequal(rewards_R: FloatArray) -> bool:
 def mixed_groups(
     rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int, resolution: float = 0.0
 ) -> NDArray[np.bool_]:
-    """Which groups have rewards that differ by more than the resolution, shape (groups,). Arguments
-    as in `extremes`.
+    """Which groups have rewards that differ by more than the resolution, shape (groups,); none
+    without any reward. Arguments as in `extremes`.
 
-    >>> mixed_groups([0.2, 0.2, 0.2, 1.0], np.array([0, 0, 1, 1]), 2)
-    array([False,  True])
+    >>> mixed_groups([0.2, 0.2, 0.2, 1.0, np.nan], np.array([0, 0, 1, 1, 2]), 3)
+    array([False,  True, False])
     """
     low_G, high_G = extremes(rewards_R, group_R, groups)
-    return unequal(low_G, high_G - resolution)
+    high_G -= resolution
+    largest_G = np.maximum(np.abs(low_G), np.abs(high_G))
+    return np.asarray(high_G - low_G > EQUAL * np.maximum(1.0, largest_G))
 
 
 def levelled(rewards_R: FloatArray, ids_R: Sequence[Id], resolution: float) -> FloatArray:
@@ -253,8 +243,8 @@ def levelled(rewards_R: FloatArray, ids_R: Sequence[Id], resolution: float) -> F
     if not resolution:
         return rewards_R
     ids_G, group_R = factorize(ids_R)
-    low_G, high_G = extremes(rewards_R, group_R, len(ids_G))
-    mixed_G = unequal(low_G, high_G - resolution)
+    mixed_G = mixed_groups(rewards_R, group_R, len(ids_G), resolution)
+    low_G, _ = extremes(rewards_R, group_R, len(ids_G))
     return np.where(mixed_G[group_R] | np.isnan(rewards_R), rewards_R, low_G[group_R])
 
 

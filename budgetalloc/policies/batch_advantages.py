@@ -244,19 +244,14 @@ def by_beliefs(rollouts: Rollouts) -> PosteriorBaseline:
     return PosteriorBaseline(rollouts)
 
 
-def by_rule(rollouts: Rollouts) -> PosteriorBaseline:
-    """What is expected of each rollout by the policy's own rule; without one, by the beliefs."""
-    if rollouts.expected_R is None:
-        return by_beliefs(rollouts)
-    return PosteriorBaseline(rollouts, rollouts.expected_R)
-
-
 def sums_of(rollouts: Rollouts) -> Sums:
     """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left
     out."""
     if rollouts.hinted_R.any():
         rollouts = replace(rollouts, success_R=rollouts.learned_R)
-    return by_rule(rollouts).compared.step
+    if rollouts.expected_R is None:
+        return by_beliefs(rollouts).compared.step
+    return PosteriorBaseline(rollouts, rollouts.expected_R).compared.step
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +304,9 @@ def batch_advantages(
             "none. Use another baseline, such as 'posterior'.",
             argument="baseline",
         )
-    own = by_beliefs(rollouts) if baseline == "posterior" else by_rule(rollouts)
+    own = by_beliefs(rollouts)
+    if baseline == "policy":
+        own = PosteriorBaseline(rollouts, rollouts.expected_R)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R
     trained_R = ~np.isnan(expected_R)
     groups = max(len(rollouts.counts_G), 1)

@@ -25,6 +25,15 @@ from budgetalloc.policies.advantages import Baseline, Scale, Weight
 _SEEN, _A_ROLLOUT = 2**17, 128
 
 
+def _check_candidates(candidates: Any) -> int | Literal["all"]:
+    if isinstance(candidates, str) and candidates == "all":
+        return "all"
+    try:
+        return check_integer("candidates", candidates, 1)
+    except InputError as error:
+        raise InputError("candidates", "use 1, a larger integer or 'all'.", candidates) from error
+
+
 @dataclass(frozen=True)
 class Needs:
     """The trainer settings that a policy needs, used where the user gives none (see
@@ -57,8 +66,7 @@ class Needs:
     part: bool = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.candidates, str) and self.candidates == "all"):
-            check_integer("candidates", self.candidates, 1)
+        _check_candidates(self.candidates)
         if self.baseline is not None:
             check_choice("baseline", self.baseline, get_args(Baseline))
         if self.scale is not None:
@@ -209,13 +217,7 @@ class Bounds:
                 integer of at least 1 (0 for the floor).
         """
         candidates = needs.candidates if candidates is None else candidates
-        if not isinstance(candidates, str) or candidates != "all":
-            try:
-                candidates = check_integer("candidates", candidates, 1)
-            except InputError as error:
-                raise InputError(
-                    "candidates", "use 1, a larger integer or 'all'.", candidates
-                ) from error
+        candidates = _check_candidates(candidates)
         check_integer("quantum", quantum, 1)
         for name, value, low in (("floor", floor, 0), ("cap", cap, 1), ("min_group", min_group, 1)):
             if value is not None:
