@@ -82,15 +82,6 @@ class Line:
     slope_R: FloatArray
     around_R: FloatArray
 
-    @classmethod
-    def exact(cls, low: float, high: float, rows: int) -> "Line":
-        """The line if success is the reward, mapped from the range (low, high) to [0, 1].
-
-        >>> Line.exact(-1.0, 3.0, 2).at(np.array([0.5, 1.0]))
-        array([1., 3.])
-        """
-        return cls(np.full(rows, low), np.full(rows, high - low), np.zeros(rows))
-
     def at(self, success_R: FloatArray) -> FloatArray:
         """The expected reward at these successes."""
         return np.asarray(self.start_R + self.slope_R * success_R)

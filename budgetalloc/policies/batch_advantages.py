@@ -84,8 +84,10 @@ class PosteriorBaseline:
     def line(self) -> Line:
         """The expected reward of each rollout as a linear function of its success."""
         rollouts = self.rollouts
-        if rollouts.reward_range is not None:
-            return Line.exact(*rollouts.reward_range, len(rollouts))
+        if rollouts.reward_range is not None:  # success is the reward, mapped from this range
+            low, high = rollouts.reward_range
+            low_R = np.full(len(rollouts), low)
+            return Line(low_R, high - low_R, np.zeros(len(rollouts)))
         success_R, rewards_R = rollouts.success_R, rollouts.rewards_R
         return reward_line(success_R, rewards_R, rollouts.group_R, rollouts.earlier, rollouts.jump)
 
@@ -133,7 +135,9 @@ class PosteriorBaseline:
         above_R = np.nan_to_num(weight_R * above_R)
         square_R = self.of_others(above_R**2) * known
         lean_R = self.of_others(above_R) / np.sqrt(np.maximum(square_R, 1e-24))
-        below_R, beyond_R = self._changed(lean_R, known)
+        earlier = rollouts.earlier
+        usual = earlier.lean / earlier.n if earlier.n > 0 else 0.0
+        below_R, beyond_R = self._changed(lean_R, known, usual)
         changed_R = below_R | beyond_R
         d_R = k_R = np.zeros(len(m_R))
         if changed_R.any():
@@ -152,29 +156,25 @@ class PosteriorBaseline:
             changed_R * d_R,
             changed_R * k_R,
             changed_R,
-            np.where(beyond_R, max(self._usual, 0.0), lean_R),
+            np.where(beyond_R, max(usual, 0.0), lean_R),
         )
 
-    def _changed(self, lean_R: FloatArray, n_R: FloatArray) -> tuple[_BoolArray, _BoolArray]:
+    def _changed(
+        self, lean_R: FloatArray, n_R: FloatArray, usual: float
+    ) -> tuple[_BoolArray, _BoolArray]:
         """Whether the rewards of all prompts are below what was believed, and above it by more than
-        in earlier steps.
+        in earlier steps, whose mean advantage without those that exceeded it at once is `usual`.
 
         A model that learns quickly exceeds beliefs more and more, and these advantages help it. It
         neither falls short of them nor exceeds them at once.
         """
         error_R = 1 / np.sqrt(np.maximum(n_R, 1.0))
-        above_R = lean_R > max(self._usual, 0.0) + np.maximum(_ABOVE, 2 * error_R)
+        above_R = lean_R > max(usual, 0.0) + np.maximum(_ABOVE, 2 * error_R)
         # in small steps, those before count too if they fell short
-        past_R = np.minimum(3 * n_R, self.rollouts.earlier.n) * (self._usual < 0)
+        past_R = np.minimum(3 * n_R, self.rollouts.earlier.n) * (usual < 0)
         n_R = n_R + past_R
-        sum_R = (n_R - past_R) * lean_R + past_R * self._usual
+        sum_R = (n_R - past_R) * lean_R + past_R * usual
         return sum_R < -np.maximum(_BELOW * n_R, 2 * np.sqrt(n_R)), above_R
-
-    @property
-    def _usual(self) -> float:
-        """The mean advantage of earlier steps, without those that exceeded it at once."""
-        earlier = self.rollouts.earlier
-        return float(earlier.lean / earlier.n) if earlier.n > 0 else 0.0
 
     def shared(self, weight_R: FloatArray) -> FloatArray:
         """For each rollout, how far the rewards of the step's other prompts are above their

@@ -339,7 +339,9 @@ class Session:
                     argument="scores_RF",
                 )
             scores = scores.reshape(len(ids_R), len(names))
-            reported = self._reported(costs_R, len(ids_R))
+            reported = np.full((len(ids_R), len(self.reports)), np.nan)
+            if costs_R is not None:
+                reported = self._reported(costs_R, len(ids_R))
             rewards = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = now.measure or self.scoring.measure(rewards, scores)
             success = measure.success(rewards, scores)
@@ -365,8 +367,6 @@ class Session:
         """A column of numbers for each of `reports`, NaN where one is missing, negative, infinite
         or no number."""
         names = self.reports
-        if given is None:
-            return np.full((rows, len(names)), np.nan)
         if not isinstance(given, Mapping):
             if len(names) != 1:
                 raise InputError(

@@ -265,7 +265,8 @@ def generate(
         raise RuntimeError(
             "TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step."
         )
-    drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
+    if fillers := len(rows) * trainer.accelerator.num_processes - wanted:
+        drop_fillers(trainer._logs, fillers)
     rewards_per_func, lengths_R, reported = scored[-1]
     # TRL's weighted sum; NaN where no reward function scored the rollout
     weights = trainer.reward_weights.to(rewards_per_func.device)
