@@ -237,8 +237,6 @@ class Pool(Sequence[Id]):
         self._all = _Listed(listed)
         # this pool's prompts, as rows of `_all`; None: all of them
         self._at: IntArray | None = None
-        # the last index, its length then, and its rows
-        self._found: tuple[Index, int, IntArray] | None = None
 
     @classmethod
     def of(cls, ids_P: Iterable[Any], name: str = "ids_P") -> "Pool":
@@ -249,7 +247,7 @@ class Pool(Sequence[Id]):
         """The prompts at these places, each at most once, in this order."""
         part = Pool.__new__(Pool)
         at = np.asarray(at_K, dtype=np.int64)
-        part._all, part._at, part._found = self._all, at if self._at is None else self._at[at], None
+        part._all, part._at = self._all, at if self._at is None else self._at[at]
         return part
 
     def __len__(self) -> int:
@@ -313,8 +311,4 @@ class Pool(Sequence[Id]):
     def rows_in(self, index: Index) -> IntArray:
         """The row of each prompt in an index, -1 where it has none."""
         rows_P = self._all.rows_in(index)
-        if self._at is None:
-            return rows_P
-        if self._found is None or self._found[:2] != (index, len(index)):
-            self._found = index, len(index), rows_P.take(self._at)
-        return self._found[2]
+        return rows_P if self._at is None else rows_P.take(self._at)
