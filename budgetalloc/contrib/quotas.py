@@ -33,9 +33,8 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
         numbers = len(pair) == 2 and all(is_number(x) for x in pair)
         if not numbers or not 0 <= pair[0] <= pair[1] <= 1:
             raise InputError(
-                f"quotas={{{domain!r}: {shown(share)}}}: give two shares of the rollouts, 0 <= "
-                f"lowest <= highest <= 1, {_EXAMPLE}.",
-                argument="quotas",
+                f"quotas={{{domain!r}: {shown(share)}}}:",
+                f"give two shares of the rollouts, 0 <= lowest <= highest <= 1, {_EXAMPLE}.",
             )
         shares[domain] = (float(pair[0]), float(pair[1]))
     if (lowest := sum(low for low, _ in shares.values())) > 1 + 1e-9:
@@ -76,9 +75,8 @@ class Quotas:
             if domain not in known:
                 near = nearest(domain, [str(x) for x in known])
                 raise InputError(
-                    f"quotas={{{domain!r}: ...}}: no prompt has this domain{near} "
-                    f"The domains are {shown(list(known))}.",
-                    argument="quotas",
+                    f"quotas={{{domain!r}: ...}}:",
+                    f"no prompt has this domain{near} The domains are {shown(list(known))}.",
                 )
 
     @cached_property

@@ -77,9 +77,8 @@ class Shadow(Part):
         run = session
         if self.policy is run.policy:
             raise InputError(
-                f"shadow={self.policy} is the run's own policy, which would learn everything "
-                "twice. Build another one.",
-                argument="shadow",
+                f"shadow={self.policy}",
+                "is the run's own policy, which would learn everything twice. Build another one.",
             )
         left_out = {"hint", "buffer", "shadow"}
         if not self.policy.needs.costs or run.options.cost == "seconds":

@@ -113,8 +113,7 @@ def _find(path: Path, asked: Asked) -> Log:
         raise InputError("source", "there is no such file or folder.", str(path))
     if not (path.is_file() or path.is_dir()):
         raise InputError(
-            f"source={str(path)!r} is a pipe, a socket or a device: copy the log into a file.",
-            argument="source",
+            f"source={str(path)!r}", "is a pipe, a socket or a device: copy the log into a file."
         )
     if path.is_file():
         head = head_of(path)
@@ -129,8 +128,7 @@ def _find(path: Path, asked: Asked) -> Log:
         raise _unknown(path, *(unknown or (path, None)))
     choices = "\n".join(f"  {log.place}  (kind={log.kind!r})" for log in logs)
     raise InputError(
-        f"source={str(path)!r} holds {len(logs)} logs. Give one of them:\n{choices}",
-        argument="source",
+        f"source={str(path)!r}", f"holds {len(logs)} logs. Give one of them:\n{choices}"
     )
 
 
@@ -171,7 +169,6 @@ def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
             "reward=, step= and length= (--prompt, --reward, --step, --length)."
         )
     return InputError(
-        f"source={str(source)!r} does not contain a log of a known kind ({', '.join(TABLES)}). "
-        f"{advice}",
-        argument="source",
+        f"source={str(source)!r}",
+        f"does not contain a log of a known kind ({', '.join(TABLES)}). {advice}",
     )

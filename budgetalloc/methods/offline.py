@@ -44,9 +44,8 @@ class InitialSuccess:
             for name, pair in offline.items():
                 if not isinstance(pair, Sequence) or len(pair) != 2:
                     raise InputError(
-                        f"offline[{name!r}]={shown(pair)}: give (successes, rollouts), such as "
-                        "(3, 8).",
-                        argument="offline",
+                        f"offline[{name!r}]={shown(pair)}:",
+                        "give (successes, rollouts), such as (3, 8).",
                     )
                 rollouts = check_integer(f"rollouts of offline[{name!r}]", pair[1], 0)
                 check_number(f"successes of offline[{name!r}]", pair[0], 0, rollouts)

@@ -384,9 +384,8 @@ class Session:
                 )
             if np.ndim(column) != 1 or len(column) != rows:
                 raise InputError(
-                    f"costs_R[{name!r}]={shown(column)}: give a number for each of the {rows} "
-                    "rollouts.",
-                    argument="costs_R",
+                    f"costs_R[{name!r}]={shown(column)}:",
+                    f"give a number for each of the {rows} rollouts.",
                 )
         columns_CR = [_numbers(given.get(name, [None] * rows)) for name in names]
         return np.reshape(columns_CR, (len(names), rows)).T

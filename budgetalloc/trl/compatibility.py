@@ -104,9 +104,7 @@ def check_only_one(trainer: Any, callback: Any, state: Any) -> None:
         )
     found = attached(trainer)
     if found != [callback]:
-        raise InputError(
-            f"trainer has {len(found)} AdaptiveGRPOCallbacks: add exactly one.", argument="trainer"
-        )
+        raise InputError("trainer", f"has {len(found)} AdaptiveGRPOCallbacks: add exactly one.")
 
 
 def attached(trainer: Any) -> list[Any]:
