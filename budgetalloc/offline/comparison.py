@@ -103,8 +103,9 @@ def comparisons(
         check_function("progress", progress, what)
     if not policies or not seeds or len(set(seeds)) < len(seeds):
         raise InputError(
-            f"policies={list(policies)},",
-            f"seeds={seeds}: give at least one policy and one seed, and each seed once.",
+            f"policies={list(policies)}, seeds={seeds}: give at least one policy and one seed, and "
+            "each seed once.",
+            argument="policies",
         )
     rollouts = (
         rollouts_alone(budget) if isinstance(budget, Budget) else check_integer("budget", budget, 1)
