@@ -12,6 +12,7 @@ processor time, which depends less on other programs than wall-clock time.
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
@@ -43,13 +44,12 @@ ELSEWHERE = (
     (
         "TreePO (2508.17445), LATR (2510.24302), BranchGRPO (2509.06040)",
         "[`Trees`](docs/api/trl.md#trees-of-rollouts) has TreePO's branches, LATR's schedule and BranchGRPO's points, "
-        "and prunes nothing. It [generated 10 to 25 % fewer tokens a step and learned no more from a "
-        "token](benchmarks/learning/README.md#trees-of-rollouts)",
+        "and prunes nothing ([figures](benchmarks/learning/README.md#trees-of-rollouts))",
     ),
     (
         "AEPO (2510.14545), ETTRL (2508.11356)",
-        "Not served: they branch where the entropy is high. AEPO's report lacks two constants, and a run with guessed "
-        "ones learned no more. ETTRL's majority vote is [a reward "
+        "Not served: they branch where the entropy is high. AEPO's report lacks two constants; with guessed ones it "
+        "learned no more. ETTRL's majority vote is [a reward "
         "function](integrations/trl/README.md#reward-functions-that-compare-the-rollouts-of-a-prompt)",
     ),
     (
@@ -59,8 +59,7 @@ ELSEWHERE = (
     ("TRACE (2606.11119)", "Not served: it needs a model of success by prefix"),
     (
         "PORTool (2510.26020), C-3PO (2502.06205), KAT-Coder (2510.18779)",
-        "Not served: they branch between the steps of agents, and `Trees` supports neither tools nor environments. "
-        "KAT-Coder's report has no formulas",
+        "Not served: they branch between the steps of agents, and `Trees` supports neither tools nor environments",
     ),
     ("Polychromic objectives (2509.25424)", "Not served: they reward sets of rollouts, not single ones"),
     (
@@ -77,16 +76,16 @@ ELSEWHERE = (
         "APRIL, AReaL, ROLL Flash, T-PPO, LongCat, SPEC-RL, Seer",
         "[Asynchronous trainers](integrations/README.md#asynchronous-trainers)",
     ),
-    ("ReMix (2507.06892)", "Not served: reuse of older rollouts, with penalties to two models, is the trainer's loss"),
+    ("ReMix (2507.06892)", "Not served: how older rollouts are reused is the trainer's loss"),
     (
         "Skywork R1V2 (2504.16656)",
-        "Not served: the report gives neither the size of its sample buffer, nor an age, nor the ratio of old to new "
-        "samples, and no code was released. `buffer=` stores correct responses, as in AR3PO",
+        "Not served: the report lacks the size of its buffer, and the age and share of old samples. `buffer=` stores "
+        "correct responses, as in AR3PO",
     ),
     (
         "KRPO (2505.07527)",
         "Not served: its baseline, a Kalman filter over a group, includes the rollout's own reward, which biases the "
-        "gradient, and depends on the order of the rows",
+        "gradient",
     ),
     (
         "ADEPT (2501.12620)",
@@ -167,12 +166,8 @@ def standings() -> dict[str, str]:
             ]
             gain = "0" if name == "uniform" else averaged(gains)
             seeds = min(len(own) for own, _ in ran)
-            standing[method.name] = f"{gain}; {_number(len(ran), 'mix')}, {_number(seeds, 'seed')}"
+            standing[method.name] = f"{gain}; {len(ran)}, {seeds}"
     return standing
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "es" if what.endswith("x") else "s")
 
 
 def page(measured: dict[str, dict[str, Any]]) -> str:
@@ -183,18 +178,16 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "",
         "# Methods",
         "",
-        f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: the rule "
-        "of each, its source, and [how it learned](#learning). Their docstrings ([reference](docs/api/published.md)) "
-        "say what was guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass "
-        "rate, n its number of rollouts.",
+        f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: the rule of each, "
+        "its source, and [how it learned](#learning). Docstrings ([reference](docs/api/published.md)) say what was "
+        "guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass rate, n its "
+        "number of rollouts.",
         "",
-        "- **Source**, and what the implementation was checked against, the most reliable first. "
-        + " ".join(f"*{name.capitalize()}*: {meaning}" for name, meaning in MEANINGS.items()),
-        "- **Graded success** (partial credit, a reward model): where a rule has p (1-p) as the variance of the "
-        "reward, the variance of the prompt's successes takes its place. A prompt that always earns 0.5 is then known, "
-        "not mixed. Rules about passing and failing use only the mean success: "
-        + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates)
-        + ".",
+        "- **Source**: the paper on arXiv, and what the implementation was checked against. "
+        + " ".join(f"*{_last(name).capitalize()}*: {meaning}" for name, meaning in MEANINGS.items()),
+        "- **Graded success** (partial credit, a reward model): the variance of a prompt's successes takes the place "
+        "of p (1-p), so a prompt that always earns 0.5 is known, not mixed. Rules about passing and failing use only "
+        "the mean success: " + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates) + ".",
         "- *Starves*: the rule may never give a prompt rollouts again.",
         f"- **Time**: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts is decided in {min(times):.1f} to "
         f"{max(times):.1f} ms, and among {CANDIDATES:,} candidates in {min(candidates):.0f} to "
@@ -204,9 +197,8 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         titles = ("method", "rule", "source")
         lines += ["", f"## {decides.capitalize()}", "", what, "", _row(titles), _row(["---"] * len(titles))]
         for method in (method for method in METHODS if method.decides == decides):
-            source = method.source if method.source == method.checked else f"{method.source}; {method.checked}"
             rule = f"{method.formula}. *Starves*" if method.starves else method.formula
-            lines.append(_row([f"`{method.name}`", rule, source]))
+            lines.append(_row([f"`{method.name}`", rule, _source(method)]))
     elsewhere = ["", "## Elsewhere, or left out", "", _row(("system", "place, or reason")), _row(["---"] * 2)]
     return "\n".join([*lines, *learning(measured), *elsewhere, *map(_row, ELSEWHERE)]) + "\n"
 
@@ -218,21 +210,34 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
         gain, _, runs = known.get("learning", "").partition("; ")
         if runs and name != "uniform":
             title = f"`{name}({LEARNED_WITH[name]})`" if name in LEARNED_WITH else f"`{name}`"
-            rows.append((-int(runs.split()[0]), -float(gain.split()[0]), _row([title, gain, runs])))
+            rows.append((-int(runs.split(",")[0]), -float(gain.split()[0]), _row([title, gain, runs])))
     return [
         "",
         "## Learning",
         "",
         "Mean held-out success over a run less that of uniform groups of the best size, averaged over the [mixes of "
-        "tasks](benchmarks/learning/README.md) that the method was run on (95 % interval over seeds). The ranking is "
-        "that of a tiny model and may differ for yours. Methods without a row were not run. The runs of "
+        "tasks](benchmarks/learning/README.md) that the method was run on (95 % interval over seeds). The models are "
+        "tiny; yours may rank the methods differently. Methods without a row were not run. The runs of "
         "`reinforce_ada` were cut short: two seeds on `u_shape`, one on `hard_tail`. A variant that trains on 8 rows "
         "of a prompt instead of 4 had -0.113 (-0.159 to -0.067) over 5 mixes and 3 seeds.",
         "",
-        _row(("method", "mean success less uniform's", "runs")),
+        _row(("method", "mean success less uniform's", "mixes, seeds")),
         _row(["---"] * 3),
         *(row for _, _, row in sorted(rows)),
     ]
+
+
+def _last(words: str) -> str:
+    """The short name of what a method was checked against: "code" of "released code"."""
+    return words.split()[-1]
+
+
+def _source(method: Method) -> str:
+    """Where a method is from, with a link to arXiv, and what it was checked against."""
+    if method.source == method.checked:
+        return method.source
+    linked = re.sub(r"arXiv ([\d.]+\d)", r"[\1](https://arxiv.org/abs/\1)", method.source)
+    return f"{linked}; {_last(method.checked)}"
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -34,7 +34,13 @@ ROOMS = [
 """A module imports from its own room, without a circle, and from the rooms before it. Modules of contrib are parts of
 several rooms: for them only circles are forbidden."""
 
-OF_TRL = {"contrib.completions", "contrib.lengths", "contrib.noise_scale", "contrib.rollout_worker"}
+OF_TRL = {
+    "contrib.completions",
+    "contrib.generation",
+    "contrib.lengths",
+    "contrib.noise_scale",
+    "contrib.rollout_worker",
+}
 OF_TRL |= {f"contrib.{name}" for name in ("stored_responses", "thought_and_answer", "tree_growth", "trees")}
 
 

@@ -23,8 +23,9 @@ BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
 RATES = 0, 3, 6, 10, 11  # columns of the long table that the table for readers lacks
 MEANS = 0, 3, 4, 7, 9, 10  # means and differences
 SIZES = 0, 1, 4, 7, 9, 10, 11
-ROUNDS = 0, 4, 5, 6  # columns that compare with the default
-EVEN = 0, 1, 2, 4, 7, 8  # columns that compare with uniform groups
+ROUNDS = 0, 5, 6  # columns that compare with the default
+EVEN = 0, 1, 7, 8  # columns that compare with uniform groups
+RIVALS = 0, 2, 3, 4, 5
 
 
 def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
@@ -33,9 +34,9 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     long = verdict(rows, "adaptive")
     left_out = [line for line in long.splitlines() if line.startswith("- **Left out**")]
     yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, RATES), "", *left_out])
-    for file, heading in (("graded", "## Graded rewards"), ("scheduled", "## Rewards on a schedule")):
-        yield BENCHMARK, heading, table(verdict(read(folder / f"{file}.jsonl"), "adaptive"), MEANS)
-    yield BENCHMARK, "## Published methods", rivals(rows, "adaptive")
+    others = [*read(folder / "graded.jsonl"), *read(folder / "scheduled.jsonl")]
+    yield BENCHMARK, "## Other rewards", table(verdict(others, "adaptive"), MEANS)
+    yield BENCHMARK, "## Published methods", table(rivals(rows, "adaptive"), RIVALS)
     sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
     yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "adaptive"), SIZES)
     rounds = read(folder / "rounds.jsonl")

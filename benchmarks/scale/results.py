@@ -4,9 +4,9 @@
 
 The second table compares each policy with uniform groups of the best size, or with the policy `--against`, on the same
 seeds. Rates and the group size are those with the highest mean success in the longest runs on tuning seeds (100 and
-above). "mean", "end" and "pass@8" are differences, and the last three columns are the shares of the other's rollouts,
-tokens and seconds after which the policy's mean curve reaches the end of the other's, all with Student's t intervals
-over the seeds.
+above). "mean", "end" and "pass@8" are differences, and the last two columns are the shares of the other's rollouts and
+seconds after which the policy's mean curve reaches the end of the other's, all with Student's t intervals over the
+seeds.
 
 "start", "mean" and "end" are held-out success, sampled: at the start, over the rollouts of the run, and at the end.
 "pass@8" is the share of held-out prompts with a right answer among the eight samples at the end. "tokens" are those of
@@ -119,7 +119,7 @@ def best_uniform(found: dict[str, Curves]) -> str | None:
 
 
 def _shares(own: list[list[dict[str, Any]]], base: list[list[dict[str, Any]]], name: str) -> str:
-    """The share of the base's rollouts, tokens or seconds after which the policy is as good as the base's end."""
+    """The share of the base's rollouts or seconds after which the policy is as good as the base's end."""
     own_SG, base_SG = ([[point["success"] for point in points] for points in of] for of in (own, base))
     spent_G = np.mean([[point[name] for point in points] for points in own], axis=0)
     shares = share_reached(own_SG, base_SG, spent_G, float(np.mean([points[-1][name] for points in base])))
@@ -134,7 +134,7 @@ def _with_interval(gain_S: list[float]) -> str:
 
 def compared(runs: dict[Run, list[dict[str, Any]]], against: str | None = None) -> Iterator[str]:
     """The lines of the second table: finished runs on the table's seeds, less those of the policy `against`."""
-    measured = ("mean", "end", "pass@8", "rollouts", "tokens", "seconds")
+    measured = ("mean", "end", "pass@8", "rollouts", "seconds")
     head = ("task", "pool", "policy", "seeds", against or "uniform", *measured)
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
@@ -150,7 +150,7 @@ def compared(runs: dict[Run, list[dict[str, Any]]], against: str | None = None) 
                 [measure(a) - measure(b) for a, b in zip(own, base, strict=True)]
                 for measure in (mean_success, lambda points: points[-1]["success"], lambda points: points[-1]["pass8"])
             ]
-            spent = [_shares(own, base, name) for name in ("rollouts", "tokens", "seconds")]
+            spent = [_shares(own, base, name) for name in ("rollouts", "seconds")]
             cells = [task, pool, policy, str(len(seeds)), f"{plain}: {np.mean([*map(mean_success, base)]):.3f}"]
             cells += [*map(_with_interval, gains), *spent]
             yield f"| {' | '.join(cells)} |"

@@ -416,7 +416,8 @@ class AdaptiveRolloutWorker:
         samples = list(self._samples(flight, batch, kept_R, advantages_R))
         with self._learning:  # before the trainer can train on the rollouts, and save
             # none of them is trained on yet
-            found = self.session.end(advantages_R, np.zeros(0, int)).metrics | self._tell_taken()
+            ended = self.session.end(advantages_R[kept_R], np.zeros(0, int))
+            found = ended.metrics | self._tell_taken()
             metrics: dict[str, Any] = {f"budgetalloc/{key}": x for key, x in found.items()}
             self._spent += flight.rollouts
         self._admission.admit()

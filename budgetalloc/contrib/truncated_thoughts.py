@@ -81,10 +81,10 @@ class TruncatedThoughts(Trees):
         budgets_T: list[list[int]] = []
         for prompt, (count, roots) in enumerate(zip(counts_P, roots_P, strict=True)):
             for answers in (count + np.arange(roots)) // roots:
-                drawn = (np.arange(answers) + rng.random()) / answers
-                at = np.searchsorted(np.cumsum(self.shares)[:-1], drawn, side="right")
+                quantiles = (np.arange(answers) + rng.random()) / answers
+                drawn = np.searchsorted(np.cumsum(self.shares)[:-1], quantiles, side="right")
                 prompt_T.append(prompt)
-                budgets_T.append((points[at] if trainer.model.training else points[-1:]).tolist())
+                budgets_T.append(points[drawn if trainer.model.training else [-1]].tolist())
         begun_T = [prompts_P[prompt] for prompt in prompt_T]
         made_T = extended(trainer, begun_T, np.array([each[-1] for each in budgets_T]))
         names = itertools.count(next(self._waves) * WAVE)

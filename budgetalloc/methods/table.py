@@ -53,13 +53,12 @@ SECTIONS: dict[Decides, str] = {
 
 Checked = Literal["ours", "released code", "paper's formulas", "a description"]
 MEANINGS: dict[Checked, str] = {
-    "ours": "budgetalloc's own rule; no published method to compare it with.",
+    "ours": "budgetalloc's own rule.",
     "released code": "compared with the code that the authors released, where possible by figures "
-    "that their functions gave (`tests/methods/test_released.py`); the docstring names the "
-    "differences.",
-    "paper's formulas": "follows the formulas that the paper prints; no code was compared.",
-    "a description": "follows an abstract, a figure or a summary by others, compared with no code; "
-    "a formula or a constant may be guessed.",
+    "that it gave; the docstring names the differences.",
+    "paper's formulas": "those that the paper prints; no code was compared.",
+    "a description": "an abstract, a figure or a summary by others, and no code; a formula or a "
+    "constant may be guessed.",
 }
 """What a method was checked against, the most reliable first."""
 

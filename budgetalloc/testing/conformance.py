@@ -284,6 +284,8 @@ def starves_no_prompt(build: Build, prompts: int = 40, steps: int = 1500) -> Non
         counts_P = play(policy, range(prompts), budget, np.linspace(0, 1, prompts), rng)
         if at >= steps // 3:
             sampled_P += counts_P > 0
+        if sampled_P.all():
+            break
     starved = np.flatnonzero(sampled_P == 0).tolist()
     assert not starved, f"{policy}: {starved} got no rollouts in {steps - steps // 3} steps"
 

@@ -154,7 +154,7 @@ def test_every_text_of_troubleshooting_is_one_of_the_package():
     """In order, with any values between the parts; "…" at an end of a quotation stands for nothing needed."""
     all_messages = list(messages())
     quoted = re.findall(r"^> (.+)$", text_of("troubleshooting.md"), re.MULTILINE)
-    assert len(quoted) > 30
+    assert quoted
     for quotation in quoted:
         parts = [part.strip() for part in quotation.split("…") if part.strip(" .")]
         pattern = re.compile(".*".join(re.escape(part) for part in parts), re.DOTALL)

@@ -194,9 +194,10 @@ def test_limits_of_lengths_hold_in_vllm(seen, mode):
 
 @needs_vllm
 @pytest.mark.parametrize("mode", MODES)
-def test_thought_and_answer_have_the_log_probabilities_with_which_they_were_sampled(seen, mode):
+@pytest.mark.parametrize(("name", "budgets"), [("thoughts", {3}), ("truncated", {2, 4})])
+def test_thought_and_answer_have_the_log_probabilities_with_which_they_were_sampled(seen, mode, name, budgets):
     """Also after the appended end, whose token is masked."""
-    run, end, forced = seen[mode]["thoughts"], 10, 0
+    run, end, forced = seen[mode][name], 10, Counter()
     assert max(gap for call in run["calls"] for gap in call["gaps"]) < NEAR
     for batch, calls in zip(run["batches"], by_step(run), strict=True):
         assert len(calls) == 2
@@ -204,10 +205,12 @@ def test_thought_and_answer_have_the_log_probabilities_with_which_they_were_samp
         for ids, own in zip(batch["completions"], batch["own"], strict=True):
             assert own.count(False) <= 1
             if False in own:
-                assert (own.index(False), ids[3]) == (3, end)
-                assert len(ids) <= 6
-                forced += 1
-    assert forced > STEPS
+                at = own.index(False)
+                assert ids[at] == end
+                assert len(ids) <= at + 3
+                forced[at] += 1
+    assert forced.keys() == budgets
+    assert forced.total() > STEPS
 
 
 def test_continuous_batching_of_transformers_answers_each_prompt(build):

@@ -32,6 +32,7 @@ import budgetalloc as ba
 from budgetalloc.contrib.lengths import LengthCap, LengthSchedule
 from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
 from budgetalloc.contrib.trees import Trees
+from budgetalloc.contrib.truncated_thoughts import TruncatedThoughts
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 BATCH, SIZE = 16, 4  # rows of a step, and TRL's num_generations
@@ -58,12 +59,13 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "trees of thompson": (ba.thompson, LONG),
     "lengths": (ba.thompson, LONG),  # with a schedule and a cap for each prompt
     "thoughts": (ba.thompson, LONG),  # in two phases, of which "=" ends the first
+    "truncated": (ba.thompson, LONG),  # thoughts at two budgets, with two answers each
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own
 }
 
 
 TREES = {"trees": Trees([2, 4]), "trees of thompson": Trees(3)}
-FUNCTIONS = {**TREES, "thoughts": ThoughtAndAnswer(3, 2, end="=")}
+FUNCTIONS = {**TREES, "thoughts": ThoughtAndAnswer(3, 2, end="="), "truncated": TruncatedThoughts([2, 4], 2, end="=")}
 
 
 def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:

@@ -211,10 +211,21 @@ def test_any_policy_in_micro_batches_of_any_size(build, ledger, name):
     """In rounds, with the batch's candidates alone, and with more rollouts than are trained on."""
     worker = AdaptiveRolloutWorker(POLICIES[name](), reward_funcs=low_digit, ledger=ledger)
     config = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "token_budget": 64}
-    finish(worker, build(worker, max_steps=2, **config))
+    trainer, ended = build(worker, max_steps=2, **config), []
+    end = worker.session.end
+
+    def recording(*given):
+        made = end(*given)
+        ended.append(made.metrics["advantage/rms"])
+        return made
+
+    worker.session.end = recording
+    finish(worker, trainer)
     steps = steps_of(ledger)
     assert len(steps) >= 2
     assert len(worker.samples) == 16 * len(steps)
+    taken = np.array([each.advantage for each in worker.samples]).reshape(len(steps), 16)
+    assert np.sqrt((taken**2).mean(axis=1)) == pytest.approx(ended, abs=1e-6)
     spent = [len(ids) for ids, _ in steps]
     assert set(spent) == {16 * worker.policy.needs.generate}
     if name == "uniform":

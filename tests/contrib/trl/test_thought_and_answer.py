@@ -11,7 +11,9 @@ from conftest import SAVES, Watched, attach, behind_the_best, logged, recorded, 
 from budgetalloc.contrib.lengths import LengthSchedule
 from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
 from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.trl import AdaptiveGRPOCallback
 
+PAGE = Path(__file__).parents[3] / "docs/lengths.md"
 END, ENDS = 10, (12,)  # "=", and the end of the text
 
 
@@ -195,12 +197,43 @@ def test_tools_are_refused(build):
         trainer._generate(["1="])
 
 
-@pytest.mark.parametrize("block", [0, 1])
-def test_the_page_runs_as_it_stands(build, block):
-    page = (Path(__file__).parents[3] / "docs/lengths.md").read_text(encoding="utf-8")
-    code = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[block]
+BLOCKS = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("block", "key"),
+    [(0, "lengths/cap"), (1, "thoughts/forced"), (3, "thoughts/forced")],
+    ids=["cap", "phases", "tree"],
+)
+def test_the_page_runs_as_it_stands(build, block, key):
     trainer = build_biased(build, {12: 6.0}, max_completion_length=256, max_steps=1)
-    exec(code, {"trainer": trainer})
+    exec(BLOCKS[block], {"trainer": trainer, "AdaptiveGRPOCallback": AdaptiveGRPOCallback})
     trainer.train()
-    key = ("budgetalloc/lengths/cap", "budgetalloc/thoughts/forced")[block]
-    assert len(logged(trainer, key)) == 1
+    assert len(logged(trainer, f"budgetalloc/{key}")) == 1
+
+
+def test_rows_by_budget_have_groups_rewards_and_beliefs_by_budget(build):
+    """The page's recipe for HBPO, with its equations 1 to 3 for alpha = 1e-4 and beta = 1."""
+
+    def correct(completion_ids, **_):
+        return [float(len(ids) % 2) for ids in completion_ids]
+
+    page = {"correct": correct, "dataset": rows(6).remove_columns("prompt_id")}
+    code = BLOCKS[2].replace("(512, 1024, 2048, 2560), 4096", "(2, 4, 6, 8), 12")
+    # the test's tokenizer has no letters
+    exec(code.replace("{text} I will answer within {most} tokens.", "{most}{text}"), page)
+    given = {"dataset": page["dataset"], "reward": [page["within_budget"], correct], "reward_weights": [1.0, 0.0]}
+    trainer = build_biased(build, {12: 1.0}, **given)
+    callback = attach(trainer, "uniform", success="correct")
+    batch = batches_of(trainer)[0]
+    rewards = []
+    for ids, mask, prompt in zip(*by_row(batch), batch["prompt_ids"], strict=True):
+        n, most = int(mask.sum()), int(trainer.processing_class.decode(prompt, skip_special_tokens=True)[0])
+        within, beyond = np.cos(np.pi * most / 24), np.cos(np.pi * n / 24) - 1e-4 * abs(n - most)
+        rewards.append((within if n <= most else beyond) * correct([ids[:n]])[0])
+    groups = np.reshape(rewards, (4, 4))
+    assert (groups.std(axis=1) > 0).any()
+    advantages = (groups - groups.mean(axis=1, keepdims=True)) / (groups.std(axis=1, ddof=1, keepdims=True) + 1e-4)
+    np.testing.assert_allclose(batch["advantages"], advantages.ravel(), atol=1e-5)
+    assert len(callback.prompts.pool) == 6 * 4
+    assert set(callback.batch.success_R) == {0.0, 1.0}

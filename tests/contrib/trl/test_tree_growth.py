@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from every_outcome import every_outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,25 +31,6 @@ def score(tokens):
         yield prefix, np.eye(3)[token] - CHANCE[prefix]
 
 
-class Tape:
-    """Answers draws from a list, and then with 0; `next` is the list of the next outcome, in lexicographic order."""
-
-    def __init__(self, given):
-        self.given, self.taken, self.sizes, self.p = given, [], [], 1.0
-
-    def draw(self, chances):
-        at = self.given[len(self.taken)] if len(self.taken) < len(self.given) else 0
-        self.taken.append(at)
-        self.sizes.append(len(chances))
-        self.p *= chances[at]
-        return at
-
-    def next(self):
-        while self.taken and self.taken[-1] + 1 == self.sizes[len(self.taken) - 1]:
-            self.taken.pop()
-        return self.taken and [*self.taken[:-1], self.taken[-1] + 1]
-
-
 def drawing(tape):
     """Generates from the tape."""
 
@@ -67,14 +49,14 @@ def drawing(tape):
 
 def outcomes(count, roots, points, choose):
     """The rollouts of one prompt in every outcome, with its probability."""
-    given = []
-    while given is not None:
-        tape = Tape(given)
+
+    def grown(tape):
         ends = lambda tokens: tokens[-1] == END  # noqa: E731
         ((leaves,), _) = grow(drawing(tape), [[]], [count], [roots], points, LONGEST, ends, choose, itertools.count())
         assert len(leaves) == count
-        yield tape.p, leaves
-        given = tape.next() or None
+        return leaves
+
+    return every_outcome(grown)
 
 
 def branches_of(leaves):

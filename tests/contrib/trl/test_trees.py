@@ -9,6 +9,7 @@ from transformers import TrainerCallback
 import budgetalloc as ba
 from budgetalloc.contrib.stored_responses import CorrectResponseBuffer
 from budgetalloc.contrib.trees import Trees
+from budgetalloc.contrib.truncated_thoughts import TruncatedThoughts
 from budgetalloc.errors import InputError, UnsupportedError
 
 
@@ -32,13 +33,16 @@ def test_a_branch_goes_on_from_the_tokens_of_its_parent(build):
 
 
 @pytest.mark.parametrize("policy", ["uniform", "thompson"])
-def test_the_loss_of_the_trainer_has_the_gradient_of_each_branch_once(build, policy):
+@pytest.mark.parametrize(
+    "trees", [Trees([2, 3, 5], seed=3), TruncatedThoughts([2, 4], 3, end="=", roots=0.5)], ids=["trees", "thoughts"]
+)
+def test_the_loss_of_the_trainer_has_the_gradient_of_each_branch_once(build, trees, policy):
     """TRL's dr_grpo loss sums over tokens: each branch counts once, with its weight and its advantage."""
-    trees = Trees([2, 3, 5], seed=3)
     trainer, callback, batches = with_trees(build, trees, policy, loss_type="dr_grpo", max_steps=1)
     trainer.train()
     (batch,) = batches
     branch_RT = trees.branches(batch["completion_ids"].size(1))["branch_ids"].numpy()
+    own_RT = batch.get("tool_mask", batch["completion_mask"]).numpy() > 0
     paths = [list(dict.fromkeys(row[row >= 0].tolist())) for row in branch_RT]
     weights_R, group_R = np.array([leaf.weight for leaf in trees._leaves]), callback.batch.group_R
     assert len({branch for path in paths for branch in path}) > 16  # some branched
@@ -49,7 +53,7 @@ def test_the_loss_of_the_trainer_has_the_gradient_of_each_branch_once(build, pol
 
     def others(row, depth):
         near = [p for p, g in zip(paths, group_R, strict=True) if g == group_R[row] and p[:depth] == paths[row][:depth]]
-        found = {p[depth] for p in near} - {paths[row][depth]}
+        found = {p[depth] for p in near if len(p) > depth} - {paths[row][depth]}
         return [x for x in found if x // 2**32 <= paths[row][depth] // 2**32]
 
     inputs = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
@@ -62,7 +66,8 @@ def test_the_loss_of_the_trainer_has_the_gradient_of_each_branch_once(build, pol
         means = [[value(x) for x in others(leaves[0], at)] for at in range(depth + 1)]
         if baselines := [np.mean(each) for each in means if each]:
             advantage = (value(branch) - np.mean(baselines)) * weights_R[leaves].sum()
-            total = total + advantage * logps[leaves[0], torch.as_tensor(branch_RT[leaves[0]] == branch)].sum()
+            written = torch.as_tensor((branch_RT[leaves[0]] == branch) & own_RT[leaves[0]])
+            total = total + advantage * logps[leaves[0], written].sum()
     parameters = list(trainer.model.parameters())
     wanted = torch.autograd.grad(-total / (16 * 12), parameters)
     found = torch.autograd.grad(trainer._compute_loss(trainer.model, batch), parameters)
@@ -167,9 +172,10 @@ def test_a_run_that_fails_in_the_middle_of_a_tree_resumes_to_the_bit(build):
     assert one.beta_P.tolist() == other.beta_P.tolist()
 
 
-def test_without_a_callback_trees_are_refused(build):
+@pytest.mark.parametrize("trees", [Trees(2), TruncatedThoughts([2], 2, end="=")])
+def test_without_a_callback_trees_are_refused(build, trees):
     trainer = build()
-    trainer.rollout_func = Trees(2)
+    trainer.rollout_func = trees
     with pytest.raises(UnsupportedError, match="needs an AdaptiveGRPOCallback"):
         trainer.train()
 

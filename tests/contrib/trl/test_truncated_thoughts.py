@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from conftest import SAVES, attach, behind_the_best, logged, recorded, rows, same_weights, weights
+from every_outcome import every_outcome
 
 from budgetalloc.contrib import thought_and_answer, truncated_thoughts
 from budgetalloc.contrib.tree_growth import branch_advantages
 from budgetalloc.contrib.truncated_thoughts import TruncatedThoughts
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError
 
 END, STOP = 10, 12  # "=", and the end of the text
 TOKENS = (1, END, STOP)
@@ -22,33 +23,20 @@ TOKENS = (1, END, STOP)
 # --- the expected gradient
 
 
-class Tape:
-    """Answers draws from a list, and then with 0; `next` is the list of the next outcome, in lexicographic order."""
+def drawing(tape):
+    """Generates from the tape, as `generation.extended` does."""
 
-    def __init__(self, given):
-        self.given, self.taken, self.sizes, self.p = given, [], [], 1.0
-
-    def draw(self, chances):
-        at = self.given[len(self.taken)] if len(self.taken) < len(self.given) else 0
-        self.taken.append(at)
-        self.sizes.append(len(chances))
-        self.p *= chances[at]
-        return at
-
-    def next(self):
-        while self.taken and self.taken[-1] + 1 == self.sizes[len(self.taken) - 1]:
-            self.taken.pop()
-        return self.taken and [*self.taken[:-1], self.taken[-1] + 1]
-
-    def extended(self, trainer, rows, limits_R):
+    def extended(trainer, rows, limits_R):
         made = []
         for row, limit in zip(rows, limits_R, strict=True):
             new = list(row)
             for _ in range(limit):
                 if new[-1:] != [STOP]:
-                    new.append(TOKENS[self.draw(chance(new))])
+                    new.append(TOKENS[tape.draw(chance(new))])
             made.append((new[len(row) :], []))
         return made
+
+    return extended
 
 
 def chance(prefix):
@@ -70,12 +58,12 @@ def add_scores(gradient, tokens, own, factor_T):
 
 def alone(tape, budget):
     """A thought with this budget and its answer of one token, and which tokens the model wrote."""
-    ((row, _),) = tape.extended(None, [[]], [budget])
+    ((row, _),) = drawing(tape)(None, [[]], [budget])
     own = [1] * len(row)
     if row[-1] != STOP and END not in row:
         row, own = [*row, END], [*own, 0]
     if row[-1] != STOP:
-        ((new, _),) = tape.extended(None, [row], [max(0, row.index(END) + 2 - len(row))])
+        ((new, _),) = drawing(tape)(None, [row], [max(0, row.index(END) + 2 - len(row))])
         row, own = row + new, own + [1] * len(new)
     most = row.index(END) + 2 if END in row else len(row)
     return row[:most], own[:most]
@@ -106,21 +94,17 @@ def test_the_expected_gradient_is_that_of_the_expected_reward(tokenizer, monkeyp
     thoughts = TruncatedThoughts(budgets, 1, end="=", shares=shares, roots=roots / count)
     mean = 2.5 if evidence else 0.0  # the mean of the prompt's history
 
-    def outcomes(arrange):
-        given = []
-        while given is not None:
-            tape = Tape(given)
-            for module in (truncated_thoughts, thought_and_answer):
-                monkeypatch.setattr(module, "extended", tape.extended)
-            yield tape, arrange()
-            given = tape.next() or None
+    def grown(tape):
+        for module in (truncated_thoughts, thought_and_answer):
+            monkeypatch.setattr(module, "extended", drawing(tape))
+        return thoughts.grown(trainer, [[]], [count], [roots])
 
-    found = defaultdict(lambda: np.zeros(3))
+    found, wanted = (defaultdict(lambda: np.zeros(3)) for _ in range(2))
     draws = list(itertools.product((1 / 6, 3 / 6, 5 / 6) if shares else (0.5,), repeat=roots))
     for drawn in draws:
         monkeypatch.setattr(np.random, "default_rng", lambda _, drawn=drawn: Fixed(drawn))
         total = 0.0
-        for tape, ((leaves,), tokens) in outcomes(lambda: thoughts.grown(trainer, [[]], [count], [roots])):
+        for p, ((leaves,), tokens) in every_outcome(grown):
             branch_RT = np.full((count, 4), -1)
             for row, leaf in zip(branch_RT, leaves, strict=True):
                 row[: len(leaf.branch_T)] = leaf.branch_T
@@ -128,20 +112,13 @@ def test_the_expected_gradient_is_that_of_the_expected_reward(tokenizer, monkeyp
             weight_R = np.array([leaf.weight for leaf in leaves])
             advantages_RT = branch_advantages(branch_RT, weight_R, np.zeros(count, int), value_R, evidence)
             for leaf, advantages in zip(leaves, advantages_RT, strict=True):
-                add_scores(found, leaf.tokens, leaf.own_T, tape.p * advantages)
-            distinct = {(b, at) for leaf in leaves for at, b in enumerate(leaf.branch_T) if leaf.own_T[at]}
-            assert tokens == len(distinct)
-            total += tape.p
+                add_scores(found, leaf.tokens, leaf.own_T, p * advantages)
+            assert tokens == len({(b, at) for leaf in leaves for at, b in enumerate(leaf.branch_T) if leaf.own_T[at]})
+            total += p
         assert total == pytest.approx(1)
-
-    wanted = defaultdict(lambda: np.zeros(3))
     for budget, share in zip(budgets, np.array(shares or (1, 1)) / sum(shares or (1, 1)), strict=True):
-        given = []
-        while given is not None:
-            tape = Tape(given)
-            row, own = alone(tape, budget)
-            add_scores(wanted, row, own, [count * share * tape.p * reward(row)] * len(row))
-            given = tape.next() or None
+        for p, (row, own) in every_outcome(lambda tape, budget=budget: alone(tape, budget)):
+            add_scores(wanted, row, own, [count * share * p * reward(row)] * len(row))
     prefixes = sorted(found.keys() | wanted.keys())
     np.testing.assert_allclose(
         [found[each] for each in prefixes], [len(draws) * wanted[each] for each in prefixes], atol=1e-9
@@ -217,48 +194,6 @@ def test_each_answer_goes_on_from_its_truncated_thought(build):
         assert int(batch["num_items_in_batch"]) == int(own.sum())
 
 
-@pytest.mark.parametrize("policy", ["uniform", "thompson"])
-def test_the_loss_of_the_trainer_has_the_gradient_of_each_part_of_a_thought_once(build, policy):
-    thoughts = TruncatedThoughts([2, 4], 3, end="=", roots=0.5, seed=3)
-    trainer, callback = build_with(build, thoughts, policy, loss_type="dr_grpo", max_steps=1)
-    batches = recorded(trainer)
-    trainer.train()
-    (batch,) = batches
-    branch_RT = thoughts.branches(batch["completion_ids"].size(1))["branch_ids"].numpy()
-    own_RT = (batch["tool_mask"] * batch["completion_mask"]).numpy()
-    paths = [list(dict.fromkeys(row[row >= 0].tolist())) for row in branch_RT]
-    weights_R, group_R = np.array([leaf.weight for leaf in thoughts._leaves]), callback.batch.group_R
-
-    def value(branch):
-        leaves = [row for row, path in enumerate(paths) if branch in path]
-        return np.average(callback.batch.rewards_R[leaves], weights=weights_R[leaves])
-
-    def others(row, depth):
-        near = [p for p, g in zip(paths, group_R, strict=True) if g == group_R[row] and p[:depth] == paths[row][:depth]]
-        return {p[depth] for p in near if len(p) > depth} - {paths[row][depth]}
-
-    inputs = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    logps, _, _ = trainer._get_per_token_logps_and_entropies(trainer.model, inputs, mask, branch_RT.shape[1])
-    total, compared = torch.zeros(()), 0
-    for branch in {branch for path in paths for branch in path}:
-        leaves = [row for row, path in enumerate(paths) if branch in path]
-        depth = paths[leaves[0]].index(branch)
-        means = [[value(x) for x in others(leaves[0], at)] for at in range(depth + 1)]
-        if baselines := [np.mean(each) for each in means if each]:
-            advantage = (value(branch) - np.mean(baselines)) * weights_R[leaves].sum()
-            written = torch.as_tensor((branch_RT[leaves[0]] == branch) & (own_RT[leaves[0]] > 0))
-            total = total + advantage * logps[leaves[0], written].sum()
-            compared += 1
-    assert compared > 16
-    parameters = list(trainer.model.parameters())
-    wanted = torch.autograd.grad(-total / (16 * 16), parameters)
-    found = torch.autograd.grad(trainer._compute_loss(trainer.model, batch), parameters)
-    assert max(each.abs().max() for each in wanted) > 1e-3
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-3)
-
-
 def test_a_resumed_run_is_that_of_an_uninterrupted_one(build):
     def run(resume=None, **config):
         trainer, _ = build_with(
@@ -279,12 +214,6 @@ def test_evaluations_have_the_largest_budget(build):
         per_device_eval_batch_size=16,
     )
     assert trainer.evaluate()["eval_completions/min_length"] == 8
-
-
-def test_without_a_callback_it_is_refused(build):
-    trainer, _ = build_with(build, TruncatedThoughts([2, 4], 3, end="="))
-    with pytest.raises(UnsupportedError, match=r"TruncatedThoughts computes .* needs an AdaptiveGRPOCallback"):
-        trainer.train()
 
 
 @pytest.mark.parametrize(
