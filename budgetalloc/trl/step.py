@@ -68,7 +68,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
         made, output = generate(training, ids_R, rows)
         generating += time.perf_counter() - generation_started
         if training.blocks is not None:
-            training.blocks.warn(session.scoring.names, made["scores_RF"])
+            training.blocks.add(session.scoring.names, made["scores_RF"])
         group_R = None  # TRL's own groups, where its rows are unchanged
         if session.options.keep_batch:
             group_R = [row // trainer.num_generations for row in range(len(ids_R))]
