@@ -48,8 +48,8 @@ ELSEWHERE = (
     ),
     (
         "AEPO (2510.14545), ETTRL (2508.11356)",
-        "Not served: they branch where the entropy is high. AEPO's report lacks two constants; with guessed ones it "
-        "learned no more. ETTRL's majority vote is [a reward "
+        "Not served: they branch where the entropy is high. AEPO's report lacks two constants; with guesses it learned "
+        "no more. ETTRL's majority vote is [a reward "
         "function](integrations/trl/README.md#reward-functions-that-compare-the-rollouts-of-a-prompt)",
     ),
     (
@@ -59,7 +59,7 @@ ELSEWHERE = (
     ("TRACE (2606.11119)", "Not served: it needs a model of success by prefix"),
     (
         "PORTool (2510.26020), C-3PO (2502.06205), KAT-Coder (2510.18779)",
-        "Not served: they branch between the steps of agents, and `Trees` supports neither tools nor environments",
+        "Not served: they branch between agents' steps; `Trees` supports neither tools nor environments",
     ),
     ("Polychromic objectives (2509.25424)", "Not served: they reward sets of rollouts, not single ones"),
     (
@@ -82,26 +82,24 @@ ELSEWHERE = (
         "APRIL, AReaL, ROLL Flash, T-PPO, LongCat, SPEC-RL, Seer",
         "[Asynchronous trainers](integrations/README.md#asynchronous-trainers)",
     ),
-    ("ReMix (2507.06892)", "Not served: how older rollouts are reused is the trainer's loss"),
+    ("ReMix (2507.06892)", "Not served: it changes the trainer's loss"),
     (
         "Skywork R1V2 (2504.16656)",
-        "Not served: the report lacks the size of its buffer, and the age and share of old samples. `buffer=` stores "
-        "correct responses, as in AR3PO",
+        "Not served: the report lacks size, age and share of its sample buffer. `buffer=` is AR3PO's",
     ),
     (
         "KRPO (2505.07527)",
-        "Not served: its baseline, a Kalman filter over a group, includes the rollout's own reward, which biases the "
-        "gradient",
+        "Not served: its baseline includes the rollout's own reward, which biases the gradient",
     ),
     (
         "ADEPT (2501.12620)",
-        '[`mixture="adept"`](docs/mixtures.md): its bandit over epochs, here over shares of domains',
+        '[`mixture="adept"`](docs/mixtures.md): its bandit, over shares of domains',
     ),
     ("CROPI (2510.26491)", "Not served: policies see no gradients. Filter the dataset by its scores"),
     (
         "online knapsack (2510.16499), payment routing (2308.01028), EconProver (2509.12603), rollout lengths in "
         "model-based RL (2206.02380)",
-        "Other decisions: agents to hire, channels of payments, passes of a prover, horizons of a world model",
+        "Other decisions than rollouts of a prompt",
     ),
 )
 
@@ -178,6 +176,7 @@ def standings() -> dict[str, str]:
 
 def page(measured: dict[str, dict[str, Any]]) -> str:
     """METHODS.md."""
+    formulas = MEANINGS["paper's formulas"]  # a quotation mark that Python 3.11 does not take inside an f-string
     times, candidates = ([known[key] for known in measured.values() if key in known] for key in TIMES)
     lines = [
         "<!-- Written by `python benchmarks/methods.py --write` from budgetalloc/methods: do not edit. -->",
@@ -189,15 +188,15 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass rate, n its "
         "number of rollouts.",
         "",
-        "- **Source**: the paper on arXiv, and what the implementation was checked against. "
-        + " ".join(f"*{_last(name).capitalize()}*: {meaning}" for name, meaning in MEANINGS.items()),
+        "- **Source**: the paper on arXiv, or a repository. Unless the table says *formulas* or *description*, the "
+        f"implementation was {MEANINGS['released code']} *Formulas*: {formulas} *Description*: "
+        f"{MEANINGS['a description']}",
         "- **Graded success** (partial credit, a reward model): the variance of a prompt's successes takes the place "
         "of p (1-p), so a prompt that always earns 0.5 is known, not mixed. Rules about passing and failing use only "
         "the mean success: " + ", ".join(f"`{method.name}`" for method in METHODS if method.of_rates) + ".",
         "- *Starves*: the rule may never give a prompt rollouts again.",
-        f"- **Time**: a step of {ROLLOUTS:,} rollouts over {PROMPTS:,} prompts is decided in {min(times):.1f} to "
-        f"{max(times):.1f} ms, and among {CANDIDATES:,} candidates in {min(candidates):.0f} to "
-        f"{max(candidates):.0f} ms.",
+        f"- **Time** to decide {ROLLOUTS:,} rollouts: {min(times):.1f} to {max(times):.1f} ms over {PROMPTS:,} "
+        f"prompts, {min(candidates):.0f} to {max(candidates):.0f} ms over {CANDIDATES:,}.",
     ]
     for decides, what in SECTIONS.items():
         titles = ("method", "rule", "source")
@@ -211,39 +210,42 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
 
 def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
     """The lines of the section about the learning benchmark, the methods with the most mixes and the best first."""
-    rows = []
+    rows, unseen = [], []
     for name, known in measured.items():
         gain, _, runs = known.get("learning", "").partition("; ")
         if runs and name != "uniform":
             title = f"`{name}({LEARNED_WITH[name]})`" if name in LEARNED_WITH else f"`{name}`"
-            rows.append((-int(runs.split(",")[0]), -float(gain.split()[0]), _row([title, gain, runs])))
+            mean, low, high = (*map(float, re.findall(r"[+-]?\d\.\d+", gain)), 0.0, 0.0)[:3]
+            if runs == "2, 3" and low < 0 < high:
+                unseen.append((-mean, f"{title} {mean:+.3f} ± {(high - low) / 2:.2f}"))
+            else:
+                rows.append((-int(runs.split(",")[0]), -mean, _row([title, gain, runs])))
     return [
         "",
         "## Learning",
         "",
         "Mean held-out success over a run less that of uniform groups of the best size, averaged over the [mixes of "
         "tasks](benchmarks/learning/README.md) that the method was run on (95 % interval over seeds). The models are "
-        "tiny; yours may rank the methods differently. Methods without a row were not run. The runs of "
+        "tiny; yours may rank the methods differently. Methods that are not named were not run. The runs of "
         "`reinforce_ada` were cut short: two seeds on `u_shape`, one on `hard_tail`. A variant that trains on 8 rows "
         "of a prompt instead of 4 had -0.113 (-0.159 to -0.067) over 5 mixes and 3 seeds.",
         "",
         _row(("method", "mean success less uniform's", "mixes, seeds")),
         _row(["---"] * 3),
         *(row for _, _, row in sorted(rows)),
+        "",
+        "No difference was seen over 2 mixes and 3 seeds: "
+        + ", ".join(cell for _, cell in sorted(unseen))
+        + " (half of the interval).",
     ]
 
 
-def _last(words: str) -> str:
-    """The short name of what a method was checked against: "code" of "released code"."""
-    return words.split()[-1]
-
-
 def _source(method: Method) -> str:
-    """Where a method is from, with a link to arXiv, and what it was checked against."""
+    """Where a method is from, with a link to arXiv, and what it was checked against if not released code."""
     if method.source == method.checked:
         return method.source
     linked = re.sub(r"arXiv ([\d.]+\d)", r"[\1](https://arxiv.org/abs/\1)", method.source)
-    return f"{linked}; {_last(method.checked)}"
+    return linked if method.checked == "released code" else f"{linked}; {method.checked.split()[-1]}"
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -20,10 +20,9 @@ from verdict import rivals, verdict
 
 ROOT = HERE.parents[1]
 BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
-RATES = 0, 3, 6, 10, 11  # columns of the long table that the table for readers lacks
-MEANS = 0, 3, 4, 7, 9, 10  # means and differences
-SIZES = 0, 1, 4, 7, 9, 10, 11
-ROUNDS = 0, 5, 6  # columns that compare with the default
+SHARES = 0, 10, 11  # columns of the long table that the table of the evidence lacks
+GAINS = 0, 9, 10
+SIZES = 0, 1, 9, 10, 11
 EVEN = 0, 1, 7, 8  # columns that compare with uniform groups
 RIVALS = 0, 2, 3, 4, 5
 
@@ -33,18 +32,16 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     yield EVIDENCE, "## Twelve mixes of tasks", verdict(rows, "adaptive", short=True)
     long = verdict(rows, "adaptive")
     left_out = [line for line in long.splitlines() if line.startswith("- **Left out**")]
-    yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, RATES), "", *left_out])
+    yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, SHARES), "", *left_out])
     others = [*read(folder / "graded.jsonl"), *read(folder / "scheduled.jsonl")]
-    yield BENCHMARK, "## Other rewards", table(verdict(others, "adaptive"), MEANS)
+    yield BENCHMARK, "## Other rewards", table(verdict(others, "adaptive"), GAINS)
     yield BENCHMARK, "## Published methods", table(rivals(rows, "adaptive"), RIVALS)
     sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
     yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "adaptive"), SIZES)
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
     given = rows, rounds, "adaptive_3"
-    heading = "## Three generations a step"
-    yield BENCHMARK, heading, table("\n".join(with_features.lines(*given)), ROUNDS)
-    yield EVIDENCE, heading, "\n".join([with_features.over_mixes(*given), *counted[:3]])
+    yield EVIDENCE, "## Three generations a step", "\n".join([with_features.over_mixes(*given), *counted[:3]])
     given = rows, read(folder / "even.jsonl"), "even_3"
     found = "\n".join(with_features.lines(*given))
     less = with_features.over_mixes(*given, base="uniform")

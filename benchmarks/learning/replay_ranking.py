@@ -167,19 +167,18 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     """A line for each figure, the best first, and one for a figure that is chosen on the other mixes."""
     ranked = ranks(rows)
     grouped = ranks([row for row in rows if row["prompts"] <= ROLLOUTS / 2])
-    lines = ["| figure | all policies | on its worst mix | policies in groups |", "|---|---|---|---|"]
+    lines = ["| figure | all policies | policies in groups |", "|---|---|---|"]
 
     def cell(rho_M: NDArray[np.float64]) -> str:
         return "{:.2f} ({:.2f} to {:.2f})".format(rho_M.mean(), *interval(rho_M))
 
     for figure in sorted(ranked, key=lambda x: -ranked[x].mean()):
-        rho_M = ranked[figure]
-        lines.append(f"| `{figure}` | {cell(rho_M)} | {rho_M.min():.2f} | {cell(grouped[figure])} |")
+        lines.append(f"| `{figure}` | {cell(ranked[figure])} | {cell(grouped[figure])} |")
     chosen = []
     for at in range(len(TWELVE)):
         best = max(ranked, key=lambda figure: np.delete(ranked[figure], at).mean())
         chosen.append(ranked[best][at])
-    return [*lines, f"| chosen on the other mixes | {cell(np.array(chosen))} | {min(chosen):.2f} | |"]
+    return [*lines, f"| chosen on the other mixes | {cell(np.array(chosen))} | |"]
 
 
 def main() -> None:

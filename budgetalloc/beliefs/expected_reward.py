@@ -82,15 +82,6 @@ class Line:
     slope_R: FloatArray
     around_R: FloatArray
 
-    @classmethod
-    def exact(cls, low: float, high: float, rows: int) -> "Line":
-        """The line if success is the reward, mapped from the range (low, high) to [0, 1].
-
-        >>> Line.exact(-1.0, 3.0, 2).at(np.array([0.5, 1.0]))
-        array([1., 3.])
-        """
-        return cls(np.full(rows, low), np.full(rows, high - low), np.zeros(rows))
-
     def at(self, success_R: FloatArray) -> FloatArray:
         """The expected reward at these successes."""
         return np.asarray(self.start_R + self.slope_R * success_R)
@@ -118,11 +109,8 @@ def reward_line(
     reward. The slope is shrunk to `jump` with a weight of 0.25. This matters only while all
     rollouts have succeeded, or all have failed.
 
-    Args:
-        success_R, rewards_R: Success and reward of each rollout, NaN for none, shape (R,).
-        group_R: Its group, from 0 on, shape (R,).
-        earlier: The sums over earlier steps.
-        jump: The expected rise of the reward from failure to success, before any success.
+    Success and reward of each rollout are NaN for none. `earlier` are sums over earlier steps, and
+    `jump` is the expected rise of the reward from failure to success, before any success.
 
     >>> success, rewards = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.0, 0.2, 1.0, 0.2])
     >>> line = reward_line(success, rewards, np.array([0, 0, 1, 1]), Sums(), jump=0.8)
@@ -245,12 +233,7 @@ def graded_variances(
 
     The variance w within the prompt is shrunk to the pool's with the weight of four rollouts. The
     error of the baseline is added: w b / (w + n b), with b the variance between prompts and n the
-    prompt's rollouts.
-
-    Args:
-        known: The evidence about the prompt.
-        within_R: The pool's variance of success within such a prompt.
-        between: The variance of the means of prompts.
+    prompt's rollouts. `within_R` is the pool's variance within such a prompt.
 
     >>> none = Known(np.zeros(1), np.zeros(1), np.zeros(1))
     >>> graded_variances(none, np.array([0.01]), 0.04)  # a first visit
@@ -273,13 +256,8 @@ def variances(
 
     If all successes are 0 and 1, their sum is m (1 - m), and E[p (1 - p)] of it lies within the
     prompt. Otherwise they are learned (`graded_variances`). The share of the pool's variance that
-    belongs to successes of 0 and 1 is then proportional to m (1 - m).
-
-    Args:
-        mean_R: The expected success m of each rollout.
-        mass_R: The mass of the belief with this mean.
-        known: The evidence about its prompt.
-        sums: Sums over earlier steps and this one.
+    belongs to successes of 0 and 1 is then proportional to m (1 - m). `mean_R` and `mass_R` are m
+    and the mass of the belief about each rollout, and `sums` are over earlier steps and this one.
     """
     binary_R = bernoulli_variance(mean_R)
     if not sums.graded > 0:
@@ -315,10 +293,10 @@ def prior_share(sums: Sums, mass: float) -> float:
     ...     0.6).__round__(3)
     0.145
     """
-    within, between = pool_variances(sums)
-    if not (sums.graded > 0 and sums.pairs > 0 and between > 0):
+    if not (sums.graded > 0 and sums.pairs > 0):
         return 1.0
-    return min(max(within / (between * mass), 1e-6), 1.0)
+    within, between = pool_variances(sums)
+    return min(max(within / (between * mass), 1e-6), 1.0) if between > 0 else 1.0
 
 
 def share_alike(values_R: ArrayLike) -> float:
@@ -343,8 +321,7 @@ def grpo_square(belief_R: Beta, known: Known, graded: float, alike: float) -> Fl
     rollouts succeed or all fail, and the rest of their rewards is equal too.
 
     Args:
-        belief_R: The belief about the prompt.
-        known: The evidence about the prompt.
+        belief_R, known: The belief and the evidence about the prompt.
         graded: Share of graded successes in the pool. A group with a graded success is taken to
             have variance.
         alike: The chance that the rest of the reward, which success does not explain, is equal in 8

@@ -4,7 +4,7 @@ arrays that grow, and a pool of prompts that is checked once and used at every s
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import repeat
 from typing import Any, overload
@@ -73,20 +73,16 @@ def factorize(ids_R: Sequence[Id]) -> tuple[list[Id], NDArray[np.int64]]:
     return list(place), np.array(group_R, dtype=np.int64)
 
 
-def text_id(prompt: Any, unknown: Callable[[Any], Any] | None = None) -> str:
+def text_id(prompt: Any) -> str:
     """The id of a prompt without an id column: a hash of its text or chat messages, the same in
-    every process.
-
-    Args:
-        prompt: Plain text, or chat messages.
-        unknown: Called with a part that JSON cannot represent. Without it, such a part raises
-            `InputError`.
+    every process. Raises `InputError` for what JSON cannot represent: the `repr` of an object may
+    hold a memory address or omit content.
 
     >>> text_id("2 + 2 ="), text_id([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
     """
     try:
-        text = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=unknown)
+        text = json.dumps(prompt, sort_keys=True, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         what = f"use text or chat messages, which JSON can hold ({error})."
         raise InputError("prompt", what, prompt) from error
@@ -241,8 +237,6 @@ class Pool(Sequence[Id]):
         self._all = _Listed(listed)
         # this pool's prompts, as rows of `_all`; None: all of them
         self._at: IntArray | None = None
-        # the last index, its length then, and its rows
-        self._found: tuple[Index, int, IntArray] | None = None
 
     @classmethod
     def of(cls, ids_P: Iterable[Any], name: str = "ids_P") -> "Pool":
@@ -253,7 +247,7 @@ class Pool(Sequence[Id]):
         """The prompts at these places, each at most once, in this order."""
         part = Pool.__new__(Pool)
         at = np.asarray(at_K, dtype=np.int64)
-        part._all, part._at, part._found = self._all, at if self._at is None else self._at[at], None
+        part._all, part._at = self._all, at if self._at is None else self._at[at]
         return part
 
     def __len__(self) -> int:
@@ -317,8 +311,4 @@ class Pool(Sequence[Id]):
     def rows_in(self, index: Index) -> IntArray:
         """The row of each prompt in an index, -1 where it has none."""
         rows_P = self._all.rows_in(index)
-        if self._at is None:
-            return rows_P
-        if self._found is None or self._found[:2] != (index, len(index)):
-            self._found = index, len(index), rows_P.take(self._at)
-        return self._found[2]
+        return rows_P if self._at is None else rows_P.take(self._at)

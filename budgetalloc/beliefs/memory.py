@@ -138,11 +138,7 @@ class Memory:
     def state_dict(self) -> dict[str, Any]:
         """All columns and numbers, under keys that begin with "memory"."""
         return {
-            "memory": {
-                "step": self.step,
-                "ids": self.ids(),
-                "numbers": dict(self.numbers),
-            },
+            "memory": {"step": self.step, "ids": self.ids(), "numbers": dict(self.numbers)},
             **{f"memory/{name}": column.copy() for name, column in self.columns.items()},
         }
 

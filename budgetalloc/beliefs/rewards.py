@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, check_array, is_number, shown
+from budgetalloc.errors import InputError, check_array, is_number
 
 EQUAL = 1e-6
 """Relative tolerance for equal rewards, because trainers pass float32. For rewards below 1 it is
@@ -96,9 +96,7 @@ def check_range(reward_range: Any) -> tuple[float, float]:
         low, high = 0.0, -1.0
     if not (is_number(low) and is_number(high) and 0 < float(high) - float(low) < math.inf):
         raise InputError(
-            f"reward_range={shown(reward_range)}: give the lowest and highest reward, as (0.0, "
-            "1.0).",
-            argument="reward_range",
+            "reward_range", "give the lowest and highest reward, as (0.0, 1.0).", reward_range
         )
     return float(low), float(high)
 
@@ -108,10 +106,10 @@ def check_success(success: Any) -> None:
     if success is None or isinstance(success, str) or callable(success) or is_number(success):
         return
     raise InputError(
-        f"success={shown(success)}: pass the name of a reward function, its place in the list (an "
-        "int), a threshold on "
-        "the total reward (a float), or a function from the rewards by name to success in [0, 1].",
-        argument="success",
+        "success",
+        "pass the name of a reward function, its place in the list (an int), a threshold on the "
+        "total reward (a float), or a function from the rewards by name to success in [0, 1].",
+        success,
     )
 
 
@@ -204,12 +202,7 @@ def extremes(
     rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int
 ) -> tuple[FloatArray, FloatArray]:
     """Lowest and highest reward of each group, shape (groups,); inf and -inf for a group without
-    any reward.
-
-    Args:
-        rewards_R: Rewards, shape (R,), NaN for none.
-        group_R: The group of each rollout, from 0 to groups - 1, shape (R,).
-        groups: Number of groups.
+    any reward. Rewards are NaN for none, and groups are numbered from 0.
 
     >>> extremes([0.0, 1.0, np.nan, 0.5], np.array([0, 0, 1, 2]), 3)
     (array([0. , inf, 0.5]), array([ 1. , -inf,  0.5]))
@@ -220,18 +213,6 @@ def extremes(
     return low_G, high_G
 
 
-def unequal(low_G: FloatArray, high_G: FloatArray) -> NDArray[np.bool_]:
-    """Which groups have unequal rewards, given the `extremes` of each group. A group without any
-    reward does not count.
-
-    >>> unequal(np.array([0.0, 0.2, np.inf]), np.array([1.0, 0.2, -np.inf]))
-    array([ True, False, False])
-    """
-    return np.asarray(
-        high_G - low_G > EQUAL * np.maximum(1.0, np.maximum(np.abs(low_G), np.abs(high_G)))
-    )
-
-
 def some_unequal(rewards_R: FloatArray) -> bool:
     """Whether any two of these rewards are unequal."""
     return bool(mixed_groups(rewards_R, np.zeros(len(rewards_R), dtype=np.int64), 1)[0])
@@ -240,14 +221,16 @@ def some_unequal(rewards_R: FloatArray) -> bool:
 def mixed_groups(
     rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int, resolution: float = 0.0
 ) -> NDArray[np.bool_]:
-    """Which groups have rewards that differ by more than the resolution, shape (groups,). Arguments
-    as in `extremes`.
+    """Which groups have rewards that differ by more than the resolution, shape (groups,); none
+    without any reward. Arguments as in `extremes`.
 
-    >>> mixed_groups([0.2, 0.2, 0.2, 1.0], np.array([0, 0, 1, 1]), 2)
-    array([False,  True])
+    >>> mixed_groups([0.2, 0.2, 0.2, 1.0, np.nan], np.array([0, 0, 1, 1, 2]), 3)
+    array([False,  True, False])
     """
     low_G, high_G = extremes(rewards_R, group_R, groups)
-    return unequal(low_G, high_G - resolution)
+    high_G -= resolution
+    largest_G = np.maximum(np.abs(low_G), np.abs(high_G))
+    return np.asarray(high_G - low_G > EQUAL * np.maximum(1.0, largest_G))
 
 
 def levelled(rewards_R: FloatArray, ids_R: Sequence[Id], resolution: float) -> FloatArray:
@@ -260,8 +243,8 @@ def levelled(rewards_R: FloatArray, ids_R: Sequence[Id], resolution: float) -> F
     if not resolution:
         return rewards_R
     ids_G, group_R = factorize(ids_R)
-    low_G, high_G = extremes(rewards_R, group_R, len(ids_G))
-    mixed_G = unequal(low_G, high_G - resolution)
+    mixed_G = mixed_groups(rewards_R, group_R, len(ids_G), resolution)
+    low_G, _ = extremes(rewards_R, group_R, len(ids_G))
     return np.where(mixed_G[group_R] | np.isnan(rewards_R), rewards_R, low_G[group_R])
 
 
@@ -287,9 +270,7 @@ def group_kinds(
             mixed.
         success_R: Success in [0, 1], NaN for none, shape (R,). It decides between all fail, all
             pass and tied.
-        group_R: The group of each rollout, from 0 to groups - 1, shape (R,).
-        groups: Number of groups.
-        resolution: As in `Options`.
+        group_R, groups, resolution: As in `mixed_groups`.
 
     Returns:
         The index in `KINDS` (-1 without any reward), and the rollouts with a reward; shape

@@ -102,12 +102,8 @@ class Admission(Generic[_P]):
         return sum(plan.rollouts for plan in self._plans)
 
     def may_begin(self, queued: int, ahead: int) -> bool:
-        """Whether a plan may begin: at most `ahead` rollouts are planned and not trained yet.
-
-        Args:
-            queued: Rollouts that were admitted and wait for the trainer.
-            ahead: At least 0 (see `most_ahead`).
-        """
+        """Whether a plan may begin: at most `ahead` rollouts (see `most_ahead`) are planned and not
+        trained yet, `queued` ones that wait for the trainer among them."""
         return self.rollouts + queued <= ahead
 
     def begin(self, plan: _P) -> None:

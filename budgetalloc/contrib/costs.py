@@ -48,17 +48,16 @@ def check_cost(cost: Any) -> None:
     for name, price in prices:
         if not isinstance(name, str) or not name:
             raise InputError(
-                f'cost={shown(cost)}: {shown(name)} is not a name. Use texts such as "turns".',
-                argument="cost",
+                "cost", f'{shown(name)} is not a name. Use texts such as "turns".', cost
             )
         check_number(f"cost[{name!r}]", price, 0, math.inf)
     if not any(price for _, price in prices):
         raise InputError(
-            f"cost={shown(cost)}: use 'tokens', 'seconds', prices by name, not all 0, such as "
-            "{'tokens': 1, 'turns': 50}, or a function of two arrays, the tokens of each prompt "
-            "and of its expected answer, that returns the cost of each prompt once a group and "
-            "that of one rollout.",
-            argument="cost",
+            "cost",
+            "use 'tokens', 'seconds', prices by name, not all 0, such as {'tokens': 1, 'turns': "
+            "50}, or a function of two arrays, the tokens of each prompt and of its expected "
+            "answer, that returns the cost of each prompt once a group and that of one rollout.",
+            cost,
         )
 
 

@@ -75,9 +75,7 @@ class Domains(Part):
             domain_of = self.domain
         else:
             raise InputError(
-                f"domain={shown(self.domain)}: give the domain of each prompt, such as "
-                "{'q1': 'math'}.",
-                argument="domain",
+                "domain", "give the domain of each prompt, such as {'q1': 'math'}.", self.domain
             )
         mixture, self._named = None, list(dict.fromkeys(domain_of.values()))
         if self.mixture is not None:

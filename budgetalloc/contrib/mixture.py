@@ -76,12 +76,7 @@ def shares_within(
 
 
 class MixtureState:
-    """The shares of the domains, learned from every step.
-
-    Args:
-        mixture: The rule and the lowest share of each domain.
-        domains: The domains, each once.
-        quotas: The lowest and highest share of a domain; domains without an entry have (0, 1).
+    """The shares of the domains, learned from every step; domains without a quota have (0, 1).
 
     Raises:
         InputError: there is only one domain.

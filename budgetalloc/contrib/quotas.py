@@ -9,13 +9,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, Pool
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import (
-    BudgetError,
-    InputError,
-    is_number,
-    nearest,
-    shown,
-)
+from budgetalloc.errors import BudgetError, InputError, is_number, nearest, shown
 from budgetalloc.solvers.domains import Domains
 
 Shares = Mapping[Hashable, tuple[float, float]]
@@ -31,9 +25,7 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
     """
     if not isinstance(quotas, Mapping) or not quotas:
         raise InputError(
-            f"quotas={shown(quotas)}: give the lowest and highest share of each domain, "
-            f"{_EXAMPLE}.",
-            argument="quotas",
+            "quotas", f"give the lowest and highest share of each domain, {_EXAMPLE}.", quotas
         )
     shares = {}
     for domain, share in quotas.items():
@@ -41,16 +33,15 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
         numbers = len(pair) == 2 and all(is_number(x) for x in pair)
         if not numbers or not 0 <= pair[0] <= pair[1] <= 1:
             raise InputError(
-                f"quotas={{{domain!r}: {shown(share)}}}: give two shares of the rollouts, 0 <= "
-                f"lowest <= highest <= 1, {_EXAMPLE}.",
-                argument="quotas",
+                f"quotas={{{domain!r}: {shown(share)}}}:",
+                f"give two shares of the rollouts, 0 <= lowest <= highest <= 1, {_EXAMPLE}.",
             )
         shares[domain] = (float(pair[0]), float(pair[1]))
     if (lowest := sum(low for low, _ in shares.values())) > 1 + 1e-9:
         raise InputError(
-            f"quotas={shown(quotas)}: the lowest shares add up to {lowest:g}. Use shares that add "
-            "up to 1.",
-            argument="quotas",
+            "quotas",
+            f"the lowest shares add up to {lowest:g}. Use shares that add up to 1.",
+            quotas,
         )
     return shares
 
@@ -84,9 +75,8 @@ class Quotas:
             if domain not in known:
                 near = nearest(domain, [str(x) for x in known])
                 raise InputError(
-                    f"quotas={{{domain!r}: ...}}: no prompt has this domain{near} "
-                    f"The domains are {shown(list(known))}.",
-                    argument="quotas",
+                    f"quotas={{{domain!r}: ...}}:",
+                    f"no prompt has this domain{near} The domains are {shown(list(known))}.",
                 )
 
     @cached_property

@@ -137,10 +137,7 @@ class AdaptiveRolloutWorker:
         self.policy = policy_of("adaptive" if policy is None else policy)
         self.reward_funcs = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
         if not self.reward_funcs:
-            raise InputError(
-                "reward_funcs is empty: give the functions that score a rollout.",
-                argument="reward_funcs",
-            )
+            raise InputError("reward_funcs", "is empty: give the functions that score a rollout.")
         # Unlike with GRPOTrainer, advantages are always computed here.
         given = {"baseline": self.policy.needs.baseline or "group"} | options
         self.options = Options.resolve(self.policy.needs, "group", given, trl=False)

@@ -77,9 +77,8 @@ class Shadow(Part):
         run = session
         if self.policy is run.policy:
             raise InputError(
-                f"shadow={self.policy} is the run's own policy, which would learn everything "
-                "twice. Build another one.",
-                argument="shadow",
+                f"shadow={self.policy}",
+                "is the run's own policy, which would learn everything twice. Build another one.",
             )
         left_out = {"hint", "buffer", "shadow"}
         if not self.policy.needs.costs or run.options.cost == "seconds":
@@ -211,11 +210,7 @@ class Shadow(Part):
 
 
 def compared_counts(ids_R: Sequence[Id], run_R: Sequence[Id]) -> dict[str, float]:
-    """What a policy would have drawn, compared with what a run drew.
-
-    Args:
-        ids_R: The prompt of each rollout that the policy requests.
-        run_R: The prompt of each rollout of the run's step.
+    """What a policy would have drawn, compared with what a run drew, by the prompt of each rollout.
 
     Returns:
         `prompts`, the number of prompts requested; `frac_in_batch`, the share of the requested
@@ -237,11 +232,8 @@ def compared_counts(ids_R: Sequence[Id], run_R: Sequence[Id]) -> dict[str, float
 
 
 def compared_advantages(advantages_R: FloatArray, run_R: FloatArray) -> dict[str, float]:
-    """Two policies' advantages of the same rollouts, compared.
-
-    Args:
-        advantages_R: The advantages that the policy would have given, shape (R,).
-        run_R: The advantages that the run's policy gave, shape (R,).
+    """The advantages that a policy would have given, compared with those of the run's policy for
+    the same rollouts, shape (R,) each.
 
     Returns:
         The metrics of `of_advantages`; `advantage/mean` and `advantage/mean_run`, the two means;

@@ -27,13 +27,8 @@ _TORN = "file that cannot be read to its end"
 
 
 def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame | None:
-    """The rows of a file as they are written: cells are objects, or floats. None for no table.
-
-    Args:
-        path: The file.
-        notes: Counts rows that cannot be read, and a file that ends early.
-        most: How many rows to read at least; all by default.
-    """
+    """The rows of a file, at least `most` or all, as they are written: cells are objects, or
+    floats. None for no table. Rows that cannot be read, and an early end, are noted."""
     check_no_pointer(path)
     if path.name.endswith(".table.json"):
         return _wandb(path, notes)

@@ -17,7 +17,6 @@ from budgetalloc.errors import (
     check_type,
     imported,
     printable,
-    shown,
 )
 from budgetalloc.logs.records import Notes
 
@@ -226,7 +225,7 @@ def _weights(reward: Any) -> Any:
     if reward is None or isinstance(reward, str):
         return reward
     raise InputError(
-        f"reward={shown(reward)}: give the name of a column, or a weight for each of several, as "
-        "{name: 1.0}.",
-        argument="reward",
+        "reward",
+        "give the name of a column, or a weight for each of several, as {name: 1.0}.",
+        reward,
     )

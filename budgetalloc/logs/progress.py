@@ -13,12 +13,8 @@ from budgetalloc.logs.records import FAULTS, as_integer
 
 
 class ProgressWriter:
-    """Appends the seconds of each step, and the rewards of held-out evaluations.
-
-    Args:
-        ledger: The ledger's path.
-        first_step: The trainer's first step from now on. Earlier lines about later steps are void.
-        clock: Seconds from any start.
+    """Appends the seconds of each step, and the rewards of held-out evaluations, to a file next to
+    the ledger. Earlier lines about the trainer's `first_step` and later ones are void.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -54,15 +50,9 @@ class ProgressWriter:
     def held_out(
         self, step: int, decisions: int, reward: float, took: float = 0.0, name: str = ""
     ) -> None:
-        """Appends an evaluation.
-
-        Args:
-            step: Steps that the trainer has made.
-            decisions: Steps that the policy has made.
-            reward: The mean reward on held-out prompts.
-            took: Seconds of the evaluation, which do not count for the step.
-            name: The evaluation set, if there are several.
-        """
+        """Appends an evaluation after these steps of the trainer and of the policy: the mean reward
+        on held-out prompts, of the set `name` if there are several. The seconds that it took do not
+        count for the step."""
         of_set = {"set": name} if name else {}
         self._write({"step": step, "decision": decisions, "held_out": reward, **of_set})
         self._last += took

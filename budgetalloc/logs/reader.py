@@ -25,27 +25,16 @@ _SERIES = ("trl", "verl", "prime-rl", "tinker")  # files that differ by a number
 
 @dataclass(frozen=True)
 class Log:
-    """A log that was found.
+    """A log that was found."""
 
-    Args:
-        kind: One of `TABLES`.
-        files: Its files in the order of the numbers in their names.
-        place: The file, or the folder that holds the files; None for an object in memory.
-    """
-
-    kind: str
-    files: Sequence[Path] = ()
-    place: Path | None = None
+    kind: str  # one of `TABLES`
+    files: Sequence[Path] = ()  # in the order of the numbers in their names
+    place: Path | None = None  # the file, or the folder of the files; None for one in memory
 
 
 def read(source: Any, asked: Asked, notes: Notes) -> tuple[Log, pd.DataFrame, dict[Id, str]]:
-    """The log of a source, its rollouts in ascending steps, and the texts of prompts.
-
-    Args:
-        source: A file, a folder that holds one log, or a `datasets.Dataset`.
-        asked: The columns that the user named.
-        notes: What was left out or assumed.
-    """
+    """The log of a source (a file, a folder that holds one log, or a `datasets.Dataset`), its
+    rollouts in ascending steps, and the texts of prompts. Notes what was left out or assumed."""
     if not isinstance(source, (str, os.PathLike)):
         log = Log("table")
         return log, *_rollouts(log, [(Path("dataset"), dataset_frame(source))], asked, notes)
@@ -98,14 +87,8 @@ def _rollouts(
 def with_success(
     rows: pd.DataFrame, given: tuple[float, float] | None, notes: Notes
 ) -> tuple[pd.DataFrame, tuple[float, float] | None]:
-    """The rollouts with their success, and the range of their rewards.
-
-    Args:
-        rows: Rollouts, with or without success.
-        given: The range that the user gave, by which rewards are mapped to [0, 1]; None is the
-            log's own.
-        notes: Count rewards and success outside their ranges.
-    """
+    """The rollouts with their success, and the range of their rewards: the one `given` by the user,
+    else the log's own. Notes rewards and success outside their ranges."""
     own = rows.attrs.get("reward_range")
     unit_R = to_unit(rows["reward"].to_numpy(dtype=np.float64), given or own or (0.0, 1.0))
     known = (0.0, 1.0) if given else own
@@ -127,13 +110,10 @@ def with_success(
 def _find(path: Path, asked: Asked) -> Log:
     """The one log at a path; raises `InputError` if there is none, or if there are several."""
     if "\0" in str(path) or not path.exists():
-        raise InputError(
-            f"source={str(path)!r}: there is no such file or folder.", argument="source"
-        )
+        raise InputError("source", "there is no such file or folder.", str(path))
     if not (path.is_file() or path.is_dir()):
         raise InputError(
-            f"source={str(path)!r} is a pipe, a socket or a device: copy the log into a file.",
-            argument="source",
+            f"source={str(path)!r}", "is a pipe, a socket or a device: copy the log into a file."
         )
     if path.is_file():
         head = head_of(path)
@@ -148,8 +128,7 @@ def _find(path: Path, asked: Asked) -> Log:
         raise _unknown(path, *(unknown or (path, None)))
     choices = "\n".join(f"  {log.place}  (kind={log.kind!r})" for log in logs)
     raise InputError(
-        f"source={str(path)!r} holds {len(logs)} logs. Give one of them:\n{choices}",
-        argument="source",
+        f"source={str(path)!r}", f"holds {len(logs)} logs. Give one of them:\n{choices}"
     )
 
 
@@ -190,7 +169,6 @@ def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
             "reward=, step= and length= (--prompt, --reward, --step, --length)."
         )
     return InputError(
-        f"source={str(source)!r} does not contain a log of a known kind ({', '.join(TABLES)}). "
-        f"{advice}",
-        argument="source",
+        f"source={str(source)!r}",
+        f"does not contain a log of a known kind ({', '.join(TABLES)}). {advice}",
     )

@@ -145,9 +145,10 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
         )
     if columns.grouped and "success" in columns.others:
         raise InputError(
-            f"success={asked.success!r}: a row of this log is a group, and a success column needs "
+            "success",
+            "a row of this log is a group, and a success column needs "
             "one row per rollout. Leave out success=.",
-            argument="success",
+            asked.success,
         )
     columns = _counts_or_numbers(frame, columns, notes)
     _doubt_ids(frame, columns, notes)

@@ -61,8 +61,7 @@ def bots(
     for name, pair in known.items():
         if not isinstance(pair, Sequence) or len(pair) != 2:
             raise InputError(
-                f"anchors[{name!r}]={shown(pair)}: give the rates of both models, as (0.1, 0.6).",
-                argument="anchors",
+                f"anchors[{name!r}]={shown(pair)}:", "give the rates of both models, as (0.1, 0.6)."
             )
         for each in pair:
             check_number(f"anchors[{name!r}]", each, 0, 1)

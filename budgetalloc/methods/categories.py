@@ -156,10 +156,7 @@ def _by_softmax(
 
 
 def by_category(
-    domain_of: CategoryOf,
-    group: int,
-    learn: Callable[[Memory, ByPrompt], None],
-    order: _Order,
+    domain_of: CategoryOf, group: int, learn: Callable[[Memory, ByPrompt], None], order: _Order
 ) -> Policy:
     """The policy that gives a group each to the first prompts of an order by their categories."""
 

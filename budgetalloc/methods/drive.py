@@ -54,8 +54,7 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
 def _check_phase(phase: Phase) -> Phase:
     if not isinstance(phase, (tuple, list)) or len(phase) != 3:
         raise InputError(
-            f"phases holds {phase!r}: a phase is (keep, steps, n), such as (0.4, 64, 64).",
-            argument="phases",
+            "phases", f"holds {phase!r}: a phase is (keep, steps, n), such as (0.4, 64, 64)."
         )
     keep, steps, n = phase
     share = check_number("keep", keep, 0, 1, without=(0,))

@@ -56,8 +56,7 @@ def gate(
             rate_P = check_array("predict(view)", predict(view), "one rate for each prompt")
         if rate_P.shape != (len(view.ids_P),):
             raise InputError(
-                f"predict gave shape {rate_P.shape}: give one rate for each prompt.",
-                argument="predict",
+                "predict", f"gave shape {rate_P.shape}: give one rate for each prompt."
             )
         return np.where(np.isnan(rate_P) | ((lo < rate_P) & (rate_P < hi)), 1.0, explore)
 

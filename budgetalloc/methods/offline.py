@@ -44,9 +44,8 @@ class InitialSuccess:
             for name, pair in offline.items():
                 if not isinstance(pair, Sequence) or len(pair) != 2:
                     raise InputError(
-                        f"offline[{name!r}]={shown(pair)}: give (successes, rollouts), such as "
-                        "(3, 8).",
-                        argument="offline",
+                        f"offline[{name!r}]={shown(pair)}:",
+                        "give (successes, rollouts), such as (3, 8).",
                     )
                 rollouts = check_integer(f"rollouts of offline[{name!r}]", pair[1], 0)
                 check_number(f"successes of offline[{name!r}]", pair[0], 0, rollouts)
@@ -56,10 +55,10 @@ class InitialSuccess:
                 self.measure = check_integer("offline", offline, 1)
             except InputError as error:
                 raise InputError(
-                    f"offline={shown(offline)}: give a mapping from a prompt's id to its "
-                    "(successes, rollouts), the number of rollouts to measure each prompt with at "
-                    "the start of the run, or None.",
-                    argument="offline",
+                    "offline",
+                    "give a mapping from a prompt's id to its (successes, rollouts), the number of "
+                    "rollouts to measure each prompt with at the start of the run, or None.",
+                    offline,
                 ) from error
 
     def results(self, view: View) -> tuple[FloatArray, FloatArray]:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Belief, FloatArray
-from budgetalloc.beliefs.rewards import extremes, unequal
+from budgetalloc.beliefs.rewards import extremes, mixed_groups
 from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.policies import View
 from budgetalloc.policies.composition import spend, top
@@ -89,7 +89,6 @@ def batch(
 
     Args:
         wanted_P: Wanted rollouts of each prompt, shape (P,).
-        view: The view of the decision.
         order_P: The order as indices of the prompts; by default the view's, which is random.
         most: Largest number of prompts, unless the budget's cap requires more.
     """
@@ -206,7 +205,8 @@ def mean_advantage(rewards_R: ArrayLike, group_R: NDArray[np.int64], groups: int
     with np.errstate(invalid="ignore"):  # 0 / 0 if all are equal
         many_G = mean_G / np.sqrt(square_G)
     two_G = 2.0 * np.sqrt(share_G * (1.0 - share_G))  # exact where rewards are 0 and 1
-    return np.where(unequal(low_G, high_G), np.where(between_G, many_G, two_G), 0.0)
+    mixed_G = mixed_groups(rewards, group_R, groups)
+    return np.where(mixed_G, np.where(between_G, many_G, two_G), 0.0)
 
 
 def latest_first(values_VK: FloatArray, newest_V: FloatArray) -> FloatArray:

@@ -26,11 +26,7 @@ def sgpo_group(rate_P: FloatArray) -> IntArray:
 
 @method("which prompts", "a description", starves=True, of_rates=True)
 def sgpo(
-    *,
-    offline: Offline = 8,
-    phases: Sequence[int] = (50, 100),
-    unsolved: Share = 0.1,
-    seed: int = 0,
+    *, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: Share = 0.1, seed: int = 0
 ) -> Policy:
     """sGPO (arXiv 2606.08854): p of eight rollouts before training: none above 3/4, else groups of
     2, then 4, then 8 >= 1 / p.

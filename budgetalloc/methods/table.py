@@ -54,8 +54,8 @@ SECTIONS: dict[Decides, str] = {
 Checked = Literal["ours", "released code", "paper's formulas", "a description"]
 MEANINGS: dict[Checked, str] = {
     "ours": "budgetalloc's own rule.",
-    "released code": "compared with the code that the authors released, where possible by figures "
-    "that it gave; the docstring names the differences.",
+    "released code": "compared with the authors' code, where possible by figures that it gave; the "
+    "docstring names the differences.",
     "paper's formulas": "those that the paper prints; no code was compared.",
     "a description": "an abstract, a figure or a summary by others, and no code; a formula or a "
     "constant may be guessed.",

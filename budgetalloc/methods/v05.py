@@ -47,9 +47,7 @@ class _PooledEstimator(BetaEstimator):
     def check_restored(self) -> None:
         super().check_restored()
         if min(self.prior_now) <= 0:
-            raise InputError(
-                f"prior={self.prior_now} is not two positive numbers", argument="prior"
-            )
+            raise InputError(f"prior={self.prior_now}", "is not two positive numbers")
 
 
 @method("in rounds", "a description", of_rates=True)

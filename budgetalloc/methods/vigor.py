@@ -13,11 +13,7 @@ from budgetalloc.policies.spending import Spending
 
 @method("in rounds", "a description")
 def vigor(
-    *,
-    first: Annotated[int, Between(2)] = 4,
-    rounds: Count = 2,
-    share: Inside = 0.5,
-    seed: int = 0,
+    *, first: Annotated[int, Between(2)] = 4, rounds: Count = 2, share: Inside = 0.5, seed: int = 0
 ) -> Policy:
     """VIGOR (arXiv 2607.22002): 4 of each prompt, then in rounds the share alpha of the open
     groups with the largest variance grows by the factor 1 / alpha.

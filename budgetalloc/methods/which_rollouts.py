@@ -163,10 +163,7 @@ def shuffle_r1(
 
 @method("which rollouts", "released code")
 def roc(
-    *,
-    generate: Generate = 2,
-    penalty: Annotated[int, Between(0)] | None = None,
-    seed: int = 0,
+    *, generate: Generate = 2, penalty: Annotated[int, Between(0)] | None = None, seed: int = 0
 ) -> Policy:
     """GRPO-RoC (arXiv 2508.20722): round(m |positive| / n) successes of lowest penalty and the
     first failures, at least 2 of each kind.

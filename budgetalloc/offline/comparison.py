@@ -88,14 +88,10 @@ def comparisons(
         UnsupportedError: `workers="ray"`, and Ray is not installed.
 
     >>> import budgetalloc as ba
-    >>> import pandas as pd
-    >>> steps_R, ids_R = np.repeat([0, 1, 2], 16), np.tile(np.repeat(np.arange(4), 4), 3)
-    >>> rewards_R = np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
-    >>> frame = pd.DataFrame({"step": steps_R, "prompt": ids_R, "reward": rewards_R})
-    >>> log = ba.Ledger.of_frame(frame)
-    >>> run = comparisons({"uniform": ba.uniform()}, log, 16, seeds=[0], workers=1)
+    >>> log = ba.testing.log_of(ba.testing.three_kinds(6), steps=2, prompts=6, group=4)
+    >>> run = comparisons({"uniform": ba.uniform()}, log, 24, seeds=[0], workers=1)
     >>> [(seen["step"], seen["mixed"], seen["mixed_rollouts"], seen["drawn"]) for seen in run]
-    [(1, 3, 0.75, 1.0), (2, 3, 0.75, 1.0), (3, 3, 0.75, 1.0)]
+    [(1, 2, 0.3333333333333333, 1.0), (2, 2, 0.3333333333333333, 1.0)]
     """
     what = "a mapping from names to policies, such as {'uniform': ba.uniform()}"
     check_type("policies", policies, Mapping, what)
@@ -116,18 +112,17 @@ def comparisons(
     )
     if rollouts is None:
         raise InputError(
-            f"budget={budget!r}: a log has neither token costs nor domains. Use "
-            "Budget(rollouts=...).",
-            argument="budget",
+            "budget", "a log has neither token costs nor domains. Use Budget(rollouts=...).", budget
         )
     if steps is None:
         steps = max(replay.rollouts // rollouts, 1)
     if (check_integer("steps", steps, 1) - 1) * rollouts >= replay.rollouts:
         raise InputError(
-            f"steps={steps!r}: {steps} steps of {rollouts} rollouts are {steps * rollouts} "
+            "steps",
+            f"{steps} steps of {rollouts} rollouts are {steps * rollouts} "
             f"rollouts, and the log has {replay.rollouts}. Use at most "
             f"steps={-(-replay.rollouts // rollouts)}, or a smaller budget.",
-            argument="steps",
+            steps,
         )
     if prompts is None:
         prompts = min(max(rollouts // max(replay.group, 1), 1), len(replay.ids))
@@ -175,20 +170,16 @@ def compare(
     each policy, whose name is the index, and the columns of `summarise`.
 
     >>> import budgetalloc as ba
-    >>> import pandas as pd
-    >>> steps_R, ids_R = np.repeat([0, 1, 2], 16), np.tile(np.repeat(np.arange(4), 4), 3)
-    >>> rewards_R = np.tile([0, 1.0, 1, 1] * 3 + [0.0] * 4, 3)
-    >>> frame = pd.DataFrame({"step": steps_R, "prompt": ids_R, "reward": rewards_R})
-    >>> log = ba.Ledger.of_frame(frame)
-    >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 16,
+    >>> log = ba.testing.log_of(ba.testing.three_kinds(6), steps=8, prompts=6, group=4)
+    >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 24,
     ...     seeds=range(3), workers=1)
     >>> columns = ["taught", "mixed", "mixed_rollouts", "modelled"]
     >>> table[columns].T.round(2)
     policy          uniform  knapsack
-    taught             0.19      0.19
-    mixed              3.00      3.00
-    mixed_rollouts     0.75      0.81
-    modelled           0.00      0.06
+    taught             0.08      0.08
+    mixed              1.88      1.96
+    mixed_rollouts     0.31      0.47
+    modelled           0.00      0.14
     """
     pandas = imported("pandas", "compare", "logs")  # before the replays
     run = comparisons(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
 
-from budgetalloc.errors import InputError, imported, shown
+from budgetalloc.errors import InputError, imported
 
 Result = TypeVar("Result")
 Workers = int | Literal["ray"] | None
@@ -22,9 +22,7 @@ def check_workers(workers: Any) -> Workers:
         imported("ray", "workers='ray'", "ray", " Or give a number of processes.")
         return "ray"
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise InputError(
-            f"workers={shown(workers)}: use an integer of at least 1, or 'ray'.", argument="workers"
-        )
+        raise InputError("workers", "use an integer of at least 1, or 'ray'.", workers)
     if workers > 1:
         imported("joblib", f"workers={workers}", "logs", " Or give workers=1.")
     return workers

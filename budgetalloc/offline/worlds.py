@@ -91,8 +91,7 @@ class Task:
     def __post_init__(self) -> None:
         if not check_list("skills", self.skills, "(right, wrong, shown) for each skill"):
             raise InputError(
-                "skills=(): nothing can be learned. Give (right, wrong, shown) each.",
-                argument="skills",
+                "skills=():", "nothing can be learned. Give (right, wrong, shown) each."
             )
         check_integer("strategies", self.strategies, 4, 10**3)
         for at, skill in enumerate(self.skills):

@@ -96,8 +96,7 @@ def sampled(
         beliefs = f"prior={prior!r}, discount={discount}, idle={idle}"
     elif (prior, discount, idle) != (PRIOR, 1.0, IDLE):
         raise InputError(
-            f"estimator={estimator}: leave out prior, discount and idle, which it replaces.",
-            argument="estimator",
+            f"estimator={estimator}:", "leave out prior, discount and idle, which it replaces."
         )
     else:
         beliefs = f"estimator={estimator}"

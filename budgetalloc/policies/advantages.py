@@ -215,8 +215,7 @@ def _rounds(round_R: ArrayLike | None, rows: int) -> NDArray[np.int64] | None:
 def _tokens(lengths_R: ArrayLike | None, rows: int) -> FloatArray:
     if lengths_R is None:
         raise InputError(
-            "scale='whiten_tokens' counts tokens: pass lengths_R, the tokens of each rollout.",
-            argument="scale",
+            "scale='whiten_tokens'", "counts tokens: pass lengths_R, the tokens of each rollout."
         )
     what = "a number of tokens"
     return _column("lengths_R", lengths_R, what, rows, lambda x: np.isfinite(x) & (x >= 0))

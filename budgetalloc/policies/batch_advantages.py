@@ -73,13 +73,9 @@ class _Compared(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PosteriorBaseline:
-    """What is expected of each rollout of a step, without its own reward.
-
-    Args:
-        rollouts: The step.
-        rule_R: The expected success by the policy's own rule instead of the posterior mean, NaN for
-            a rollout not to train on; or None.
-    """
+    """What is expected of each rollout of a step, without its own reward. `rule_R` is the expected
+    success by the policy's own rule instead of the posterior mean, NaN for a rollout not to train
+    on; or None."""
 
     rollouts: Rollouts
     rule_R: FloatArray | None = None
@@ -88,8 +84,10 @@ class PosteriorBaseline:
     def line(self) -> Line:
         """The expected reward of each rollout as a linear function of its success."""
         rollouts = self.rollouts
-        if rollouts.reward_range is not None:
-            return Line.exact(*rollouts.reward_range, len(rollouts))
+        if rollouts.reward_range is not None:  # success is the reward, mapped from this range
+            low, high = rollouts.reward_range
+            low_R = np.full(len(rollouts), low)
+            return Line(low_R, high - low_R, np.zeros(len(rollouts)))
         success_R, rewards_R = rollouts.success_R, rollouts.rewards_R
         return reward_line(success_R, rewards_R, rollouts.group_R, rollouts.earlier, rollouts.jump)
 
@@ -137,7 +135,9 @@ class PosteriorBaseline:
         above_R = np.nan_to_num(weight_R * above_R)
         square_R = self.of_others(above_R**2) * known
         lean_R = self.of_others(above_R) / np.sqrt(np.maximum(square_R, 1e-24))
-        below_R, beyond_R = self._changed(lean_R, known)
+        earlier = rollouts.earlier
+        usual = earlier.lean / earlier.n if earlier.n > 0 else 0.0
+        below_R, beyond_R = self._changed(lean_R, known, usual)
         changed_R = below_R | beyond_R
         d_R = k_R = np.zeros(len(m_R))
         if changed_R.any():
@@ -156,39 +156,32 @@ class PosteriorBaseline:
             changed_R * d_R,
             changed_R * k_R,
             changed_R,
-            np.where(beyond_R, max(self._usual, 0.0), lean_R),
+            np.where(beyond_R, max(usual, 0.0), lean_R),
         )
 
-    def _changed(self, lean_R: FloatArray, n_R: FloatArray) -> tuple[_BoolArray, _BoolArray]:
+    def _changed(
+        self, lean_R: FloatArray, n_R: FloatArray, usual: float
+    ) -> tuple[_BoolArray, _BoolArray]:
         """Whether the rewards of all prompts are below what was believed, and above it by more than
-        in earlier steps.
+        in earlier steps, whose mean advantage without those that exceeded it at once is `usual`.
 
         A model that learns quickly exceeds beliefs more and more, and these advantages help it. It
         neither falls short of them nor exceeds them at once.
         """
         error_R = 1 / np.sqrt(np.maximum(n_R, 1.0))
-        above_R = lean_R > max(self._usual, 0.0) + np.maximum(_ABOVE, 2 * error_R)
+        above_R = lean_R > max(usual, 0.0) + np.maximum(_ABOVE, 2 * error_R)
         # in small steps, those before count too if they fell short
-        past_R = np.minimum(3 * n_R, self.rollouts.earlier.n) * (self._usual < 0)
+        past_R = np.minimum(3 * n_R, self.rollouts.earlier.n) * (usual < 0)
         n_R = n_R + past_R
-        sum_R = (n_R - past_R) * lean_R + past_R * self._usual
+        sum_R = (n_R - past_R) * lean_R + past_R * usual
         return sum_R < -np.maximum(_BELOW * n_R, 2 * np.sqrt(n_R)), above_R
-
-    @property
-    def _usual(self) -> float:
-        """The mean advantage of earlier steps, without those that exceeded it at once."""
-        earlier = self.rollouts.earlier
-        return float(earlier.lean / earlier.n) if earlier.n > 0 else 0.0
 
     def shared(self, weight_R: FloatArray) -> FloatArray:
         """For each rollout, how far the rewards of the step's other prompts are above their
         expectation on average.
 
         The expectation is by the line and the calibration of the rollout, which are independent of
-        its own reward. It is 0 while rewards have not changed.
-
-        Args:
-            weight_R: The weight of each rollout, independent of rewards.
+        its own reward, as are the weights. It is 0 while rewards have not changed.
         """
         line, own = self.line, self.calibration
         if not own.changed_R.any():
@@ -251,32 +244,22 @@ def by_beliefs(rollouts: Rollouts) -> PosteriorBaseline:
     return PosteriorBaseline(rollouts)
 
 
-def by_rule(rollouts: Rollouts) -> PosteriorBaseline:
-    """What is expected of each rollout by the policy's own rule; without one, by the beliefs."""
-    if rollouts.expected_R is None:
-        return by_beliefs(rollouts)
-    return PosteriorBaseline(rollouts, rollouts.expected_R)
-
-
 def sums_of(rollouts: Rollouts) -> Sums:
     """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left
     out."""
     if rollouts.hinted_R.any():
         rollouts = replace(rollouts, success_R=rollouts.learned_R)
-    return by_rule(rollouts).compared.step
+    if rollouts.expected_R is None:
+        return by_beliefs(rollouts).compared.step
+    return PosteriorBaseline(rollouts, rollouts.expected_R).compared.step
 
 
 @dataclass(frozen=True, eq=False)
 class Advantages:
-    """The advantages of a step.
+    """The advantages of a step."""
 
-    Args:
-        values_R: The advantages, shape (R,); 0 for a rollout not to train on.
-        baseline_R: The baseline in units of the rewards; NaN for a rollout not to train on.
-    """
-
-    values_R: FloatArray
-    baseline_R: FloatArray
+    values_R: FloatArray  # 0 for a rollout not to train on
+    baseline_R: FloatArray  # in units of the rewards; NaN for a rollout not to train on
 
 
 def batch_advantages(
@@ -296,10 +279,7 @@ def batch_advantages(
       GRPO in groups of 8 is expected to have on the same prompts, and no advantage is above five
       times the deviation.
 
-    Args:
-        rollouts: The step.
-        baseline, scale, weight: As in `group_advantages`. A row whose expected success is NaN is
-            left out of all statistics and gets 0.
+    A row whose expected success is NaN is left out of all statistics and gets 0.
 
     Raises:
         InputError: as `group_advantages`; "policy" for a policy without a rule of its own.
@@ -324,7 +304,9 @@ def batch_advantages(
             "none. Use another baseline, such as 'posterior'.",
             argument="baseline",
         )
-    own = by_beliefs(rollouts) if baseline == "posterior" else by_rule(rollouts)
+    own = by_beliefs(rollouts)
+    if baseline == "policy":
+        own = PosteriorBaseline(rollouts, rollouts.expected_R)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R
     trained_R = ~np.isnan(expected_R)
     groups = max(len(rollouts.counts_G), 1)

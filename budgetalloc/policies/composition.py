@@ -189,9 +189,8 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
             counts_P.shape != (len(belief),) or counts_P.dtype.kind not in "iu"
         ):
             raise InputError(
-                f"solver={_name(solve)} returned {shown(counts_P)}: return an integer count for "
-                "each prompt.",
-                argument="solver",
+                f"solver={_name(solve)}",
+                f"returned {shown(counts_P)}: return an integer count for each prompt.",
             )
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
             return counts_P

@@ -17,12 +17,21 @@ from budgetalloc.errors import (
     check_choice,
     check_flag,
     check_integer,
-    shown,
+    check_seed,
 )
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 
 # prompts of a large pool that a decision sees, at least, and for each rollout
 _SEEN, _A_ROLLOUT = 2**17, 128
+
+
+def _check_candidates(candidates: Any) -> int | Literal["all"]:
+    if isinstance(candidates, str) and candidates == "all":
+        return "all"
+    try:
+        return check_integer("candidates", candidates, 1)
+    except InputError as error:
+        raise InputError("candidates", "use 1, a larger integer or 'all'.", candidates) from error
 
 
 @dataclass(frozen=True)
@@ -57,8 +66,7 @@ class Needs:
     part: bool = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.candidates, str) and self.candidates == "all"):
-            check_integer("candidates", self.candidates, 1)
+        _check_candidates(self.candidates)
         if self.baseline is not None:
             check_choice("baseline", self.baseline, get_args(Baseline))
         if self.scale is not None:
@@ -209,14 +217,7 @@ class Bounds:
                 integer of at least 1 (0 for the floor).
         """
         candidates = needs.candidates if candidates is None else candidates
-        if not isinstance(candidates, str) or candidates != "all":
-            try:
-                candidates = check_integer("candidates", candidates, 1)
-            except InputError as error:
-                raise InputError(
-                    f"candidates={shown(candidates)}: use 1, a larger integer or 'all'.",
-                    argument="candidates",
-                ) from error
+        candidates = _check_candidates(candidates)
         check_integer("quantum", quantum, 1)
         for name, value, low in (("floor", floor, 0), ("cap", cap, 1), ("min_group", min_group, 1)):
             if value is not None:
@@ -278,6 +279,8 @@ class Bounds:
         ['a', 'b', 'e', 'd']
         """
         own = check_ids(batch_P, "batch_P")
+        check_seed(seed)
+        check_seed(step, "step")
         if self.candidates == "all":
             return Pool.of(pool_P, "pool_P")
         more = (self.candidates - 1) * len(own)

@@ -130,8 +130,7 @@ class Policy:
         before = self.estimator
         if isinstance(before, TrackingEstimator) and before.features is not None:
             raise InputError(
-                f"features={features}: {self} has features already. Give them once.",
-                argument="features",
+                f"features={features}:", f"{self} has features already. Give them once."
             )
         if before.step or len(before):
             raise InputError(

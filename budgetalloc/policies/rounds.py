@@ -158,9 +158,8 @@ def _wanting(wants_more: WantsMore | None, seen: ByPrompt) -> NDArray[np.bool_]:
     more_P = wants_more(seen)
     if np.shape(more_P) != seen.n_P.shape:
         raise InputError(
-            f"wants_more gave shape {np.shape(more_P)}: give True or False for each prompt of the "
-            "seen.",
-            argument="wants_more",
+            "wants_more",
+            f"gave shape {np.shape(more_P)}: give True or False for each prompt of the seen.",
         )
     return np.asarray(more_P, dtype=np.bool_)
 

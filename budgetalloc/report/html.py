@@ -4,7 +4,7 @@ print layouts. Pictures are drawn by matplotlib and embedded as PNG."""
 import base64
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,17 +90,20 @@ def page(template: str, **values: Any) -> str:
     return str(environment.get_template(template).render(**values))
 
 
-def _embedded(draw: Callable[[Any], None], height: float = 2.5) -> str:
-    """What `draw` draws on axes, as the address of an image."""
+def _axes(height: float = 2.5) -> Any:
+    """Empty axes of a picture."""
     figures = imported("matplotlib.figure", "A page of a report", "logs")
-    figure = figures.Figure(figsize=(4.2, height), layout="constrained")
-    axes = figure.subplots()
+    axes = figures.Figure(figsize=(4.2, height), layout="constrained").subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
-    draw(axes)
+    return axes
+
+
+def _embedded(axes: Any) -> str:
+    """What was drawn on axes, as the address of an image."""
     axes.xaxis.label.set_size(9)
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=144)
+    axes.figure.savefig(file, format="png", dpi=144)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
@@ -119,42 +122,36 @@ def _steps(axes: Any, time: _Figures) -> list[float]:
 
 def areas(time: _Figures, kinds: Sequence[str]) -> str:
     """The shares of the rollouts by kind of group over time, stacked from the bottom up."""
-
-    def draw(axes: Any) -> None:
-        _percent(axes, "y")
-        middle = _steps(axes, time)
-        ends = [time[0]["first"], *middle, max(time[-1]["last"], time[0]["first"] + 1)]
-        layers = [[row[kind] for row in (time[0], *time, time[-1])] for kind in kinds]
-        axes.stackplot(ends, layers, colors=[COLORS[kind] for kind in kinds])
-
-    return _embedded(draw)
+    axes = _axes()
+    _percent(axes, "y")
+    middle = _steps(axes, time)
+    ends = [time[0]["first"], *middle, max(time[-1]["last"], time[0]["first"] + 1)]
+    layers = [[row[kind] for row in (time[0], *time, time[-1])] for kind in kinds]
+    axes.stackplot(ends, layers, colors=[COLORS[kind] for kind in kinds])
+    return _embedded(axes)
 
 
 def _course(time: _Figures, name: str) -> str:
     """A share over time, with gaps where it is not known."""
-
-    def draw(axes: Any) -> None:
-        _percent(axes, "y")
-        values = [row[name] for row in time]
-        axes.plot(_steps(axes, time), values, color=COLORS[MIXED], marker=".", markersize=3)
-
-    return _embedded(draw)
+    axes = _axes()
+    _percent(axes, "y")
+    values = [row[name] for row in time]
+    axes.plot(_steps(axes, time), values, color=COLORS[MIXED], marker=".", markersize=3)
+    return _embedded(axes)
 
 
 def _calibration(tenths: _Figures) -> str:
     """Predicted against observed success; a point's area is in proportion to its rollouts."""
-
-    def draw(axes: Any) -> None:
-        _percent(axes, "x")
-        _percent(axes, "y")
-        axes.plot([0, 1], [0, 1], color="0.5", linestyle="--")
-        most = max((row["rollouts"] for row in tenths), default=1)
-        sizes = [10 + 90 * row["rollouts"] / most for row in tenths]
-        points = [row["predicted"] for row in tenths], [row["success"] for row in tenths]
-        axes.scatter(*points, sizes, color=COLORS[MIXED], clip_on=False)
-        axes.set_xlabel("predicted success")
-
-    return _embedded(draw)
+    axes = _axes()
+    _percent(axes, "x")
+    _percent(axes, "y")
+    axes.plot([0, 1], [0, 1], color="0.5", linestyle="--")
+    most = max((row["rollouts"] for row in tenths), default=1)
+    sizes = [10 + 90 * row["rollouts"] / most for row in tenths]
+    points = [row["predicted"] for row in tenths], [row["success"] for row in tenths]
+    axes.scatter(*points, sizes, color=COLORS[MIXED], clip_on=False)
+    axes.set_xlabel("predicted success")
+    return _embedded(axes)
 
 
 def _solved(report: Report) -> str:
@@ -163,43 +160,37 @@ def _solved(report: Report) -> str:
     between = rate_P[report.never_solved : len(rate_P) - report.always_solved]
     counts = np.histogram(np.clip(between, 0, 1), bins=10, range=(0, 1))[0].tolist()
     heights = [report.never_solved, *counts, report.always_solved]
-
-    def draw(axes: Any) -> None:
-        axes.bar(range(12), heights, color=[COLORS[x] for x in (FAILED, *[MIXED] * 10, PASSED)])
-        axes.set_xticks([0, 5, 11], ["never", "40-50", "always"])
-        axes.tick_params(axis="x", length=0)
-        axes.locator_params(axis="y", nbins=4, integer=True)
-        axes.set_xlabel("mean success over the run, %")
-
-    return _embedded(draw)
+    axes = _axes()
+    axes.bar(range(12), heights, color=[COLORS[x] for x in (FAILED, *[MIXED] * 10, PASSED)])
+    axes.set_xticks([0, 5, 11], ["never", "40-50", "always"])
+    axes.tick_params(axis="x", length=0)
+    axes.locator_params(axis="y", nbins=4, integer=True)
+    axes.set_xlabel("mean success over the run, %")
+    return _embedded(axes)
 
 
 def _dots(rows: _Figures) -> str:
     """A row for each policy: what it taught, with its interval."""
-
-    def draw(axes: Any) -> None:
-        for at, row in enumerate(reversed(rows)):
-            taught, low, high = (row[f"taught{end}"] for end in ("", "_low", "_high"))
-            if not math.isnan(low):
-                axes.plot([low, high], [at, at], color=COLORS[MIXED], linewidth=3)
-            axes.plot(taught, at, "o", color=COLORS[MIXED])
-            place = (max(taught, high), at)
-            axes.annotate(f"  {100 * taught:.1f} %", place, va="center", fontsize=8)
-        axes.set_yticks(range(len(rows)), [row["policy"] for row in reversed(rows)])
-        axes.set(xlabel="taught", ylim=(-0.6, len(rows) - 0.4))
-        axes.margins(x=0.15)
-        axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
-        axes.locator_params(axis="x", nbins=5)
-
-    return _embedded(draw, 1.0 + 0.28 * len(rows))
+    axes = _axes(1.0 + 0.28 * len(rows))
+    for at, row in enumerate(reversed(rows)):
+        taught, low, high = (row[f"taught{end}"] for end in ("", "_low", "_high"))
+        if not math.isnan(low):
+            axes.plot([low, high], [at, at], color=COLORS[MIXED], linewidth=3)
+        axes.plot(taught, at, "o", color=COLORS[MIXED])
+        place = (max(taught, high), at)
+        axes.annotate(f"  {100 * taught:.1f} %", place, va="center", fontsize=8)
+    axes.set_yticks(range(len(rows)), [row["policy"] for row in reversed(rows)])
+    axes.set(xlabel="taught", ylim=(-0.6, len(rows) - 0.4))
+    axes.margins(x=0.15)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
+    axes.locator_params(axis="x", nbins=5)
+    return _embedded(axes)
 
 
 def curves(lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     """Curves of the reward over the rollouts, by kind of group for the colour."""
-
-    def draw(axes: Any) -> None:
-        for kind, points in lines.items():
-            axes.plot(*zip(*points, strict=True), color=COLORS[kind], marker=".")
-        axes.set(xlabel="rollouts", xlim=(0, None))
-
-    return _embedded(draw)
+    axes = _axes()
+    for kind, points in lines.items():
+        axes.plot(*zip(*points, strict=True), color=COLORS[kind], marker=".")
+    axes.set(xlabel="rollouts", xlim=(0, None))
+    return _embedded(axes)

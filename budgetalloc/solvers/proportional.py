@@ -160,8 +160,11 @@ def systematic(weights_P: ArrayLike, budget: Budget, rng: np.random.Generator) -
     # Shares of at least a whole group always get rollouts. For smaller shares, whole groups are
     # drawn.
     chosen, _ = drawn(shares, start, low)
-    while len(chosen) * low > total or len(chosen) * high < total:
-        chosen = _one_more_or_less(chosen, shares, len(chosen) * low > total)
+    while len(chosen) * low > total:
+        chosen = np.delete(chosen, int(np.argmin(shares[chosen])))
+    while len(chosen) * high < total:
+        rest = np.setdiff1d(np.arange(shares.size), chosen)
+        chosen = np.sort(np.append(chosen, rest[int(np.argmax(shares[rest]))]))
     counts_P[chosen] = quantum * largest_remainder(
         np.maximum(shares[chosen], low), total, low, high
     )
@@ -238,12 +241,3 @@ def drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, I
         places.append(block.start + some)
         counts.append(count[some])
     return np.concatenate(places), np.concatenate(counts).astype(np.int64)
-
-
-def _one_more_or_less(chosen: IntArray, shares: FloatArray, less: bool) -> IntArray:
-    """The choice without the prompt of smallest share, or with the unchosen prompt of largest
-    share."""
-    if less:
-        return np.delete(chosen, int(np.argmin(shares[chosen])))
-    rest = np.setdiff1d(np.arange(shares.size), chosen)
-    return np.sort(np.append(chosen, rest[int(np.argmax(shares[rest]))]))

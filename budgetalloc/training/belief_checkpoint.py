@@ -27,13 +27,8 @@ def keep_texts(policy: Policy, prompts: Prompts) -> None:
 
 
 def check_texts(known: Mapping[Id, int], prompts: Prompts, whose: str) -> None:
-    """Raises `InputError` if a prompt has another text than when the beliefs learned about it.
-
-    Args:
-        known: Hashes of texts by id, from `keep_texts`.
-        prompts: The prompts of the train dataset.
-        whose: What holds the beliefs, for the text of the error.
-    """
+    """Raises `InputError` if a prompt has another text than when `whose` beliefs learned about it,
+    of which `known` are the hashes from `keep_texts`."""
     now = prompts.hashes(list(known)) if known else {}
     others = [name for name, text in now.items() if text != known[name]]
     if others:
@@ -49,16 +44,8 @@ def check_texts(known: Mapping[Id, int], prompts: Prompts, whose: str) -> None:
 def save_beliefs(
     folder: Path, session: Session, prompts: Prompts, trainer_step: int, **more: Any
 ) -> None:
-    """Writes the beliefs, the costs, the mixture and the definition of success of a session into a
-    checkpoint.
-
-    Args:
-        folder: The checkpoint.
-        session: The session.
-        prompts: The prompts of the train dataset.
-        trainer_step: The trainer's step at the checkpoint, which `load_beliefs` compares.
-        more: More facts to save, in JSON types.
-    """
+    """Writes all that a session has learned into the folder of a checkpoint at this step of the
+    trainer, and more facts in JSON types."""
     state, learned = session.state()
     keep_texts(session.policy, prompts)
     texts = session.policy.estimator.texts
@@ -78,18 +65,8 @@ def load_beliefs(
     allow_dataset_change: bool,
     trainer_step: int | None,
 ) -> dict[str, Any]:
-    """Loads what `save_beliefs` wrote; warns if the checkpoint has no beliefs, or those of another
-    policy.
-
-    Args:
-        folder: The checkpoint.
-        session: The session that gets the state.
-        prompts: The prompts of the train dataset.
-        allow_dataset_change: Whether the state of another dataset is accepted.
-        trainer_step: The trainer's step of the checkpoint, if known.
-
-    Returns:
-        The facts saved with the state; empty if there are none.
+    """Loads what `save_beliefs` wrote, and returns the facts saved with it, none if the checkpoint
+    has no beliefs. Warns then, and if they are of another policy or step.
 
     Raises:
         StateError: the file is damaged or foreign, or belongs to another dataset. The session has

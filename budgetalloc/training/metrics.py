@@ -46,8 +46,7 @@ def metrics_of(
     without hints.
 
     Args:
-        batch: The step.
-        measure: Mapped its rewards to success.
+        measure: Mapped the rewards to success.
         advantages_R: The advantages that are trained on.
         lost_R: The belief about the prompt of each rollout that was requested and never came.
         pool_met: Share of the dataset's prompts seen before the step, if known.
@@ -158,11 +157,8 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
 
 def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
     """The number of rollouts that were requested and never came, and by how much the step became
-    easier: the expected success of what came minus that of all that was requested. It is positive
-    if hard prompts were lost.
-
-    Args:
-        lost_R, came_R: The belief about the prompt of each rollout before the step.
+    easier: the expected success of what came minus that of all that was requested, by the beliefs
+    before the step. It is positive if hard prompts were lost.
 
     >>> of_lost(Beta([1.0], [4.0]), Beta([2.0, 2.0, 2.0], [2.0, 2.0, 2.0]))
     {'lost': 1.0, 'lost/easier': 0.075}

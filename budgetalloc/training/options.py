@@ -8,14 +8,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args
 
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.errors import (
-    InputError,
-    UnsupportedError,
-    check_choice,
-    check_flag,
-    check_number,
-    nearest,
-)
+from budgetalloc.errors import InputError, check_choice, check_flag, check_number, nearest
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
@@ -191,9 +184,9 @@ class Options:
         _ = self.bounds  # raises if one of the sizes is out of range
         if self.buffer is not None and self.scale == "whiten_tokens":
             raise InputError(
-                "buffer= with scale='whiten_tokens': replaced responses are not trained on, and "
+                "buffer=",
+                "with scale='whiten_tokens': replaced responses are not trained on, and "
                 "their tokens would count. Use 'whiten'.",
-                argument="buffer",
             )
         if (self.baseline, self.scale) == ("batch", "group"):
             raise InputError(
@@ -203,9 +196,8 @@ class Options:
             )
         if self.baseline == "policy" and self.needs.baseline != "policy":
             raise InputError(
-                "baseline='policy': this policy has no rule of its own. Use 'posterior', or "
-                "'group'.",
-                argument="baseline",
+                "baseline='policy':",
+                "this policy has no rule of its own. Use 'posterior', or 'group'.",
             )
         if self.hint is not None and self.baseline in ("posterior", "policy"):
             raise InputError(
@@ -255,15 +247,6 @@ class Options:
         """The scoring of these reward functions."""
         given = None if self.keep_batch else self.reward_range
         return Scoring(names, weights, self.success, given, quiet)
-
-    def check_hint(self, policy: Policy) -> None:
-        """Raises `UnsupportedError` unless rollouts can get the hint that this policy asks for."""
-        if self.hint is None:
-            raise UnsupportedError(
-                f"{policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., hint=), a "
-                "function from a dataset row to the row with the hint in its prompt. Other loops "
-                "cannot add hints."
-            )
 
     def advantages(self, batch: Rollouts) -> Advantages:
         """The advantages of a batch."""

@@ -27,7 +27,14 @@ def prompt_hash(prompt: Any) -> str:
     >>> prompt_hash("2 + 2 ="), prompt_hash([{"role": "user", "content": "2 + 2 ="}])
     ('4d4db5bbabf3998a', '5423f57e2469bbd3')
     """
-    return text_id(prompt, _nameless)
+    try:
+        return text_id(prompt)
+    except InputError as error:
+        raise UnsupportedError(
+            f"A prompt has no text from which budgetalloc could make an id ({error.__cause__}). "
+            "Add a column 'prompt_id' of ints or strings to the dataset, or pass prompt_id= with "
+            "the name of such a column."
+        ) from error
 
 
 def turns(ids_R: list[Id], seed: list[int]) -> list[int]:
@@ -47,16 +54,6 @@ def turns(ids_R: list[Id], seed: list[int]) -> list[int]:
         turn_R.append(turn_P[at])
         turn_P[at] += 1
     return turn_R
-
-
-def _nameless(part: object) -> None:
-    """Raises `UnsupportedError`, because the `repr` of an object may hold a memory address or omit
-    content."""
-    raise UnsupportedError(
-        f"A prompt holds a {type(part).__name__}, which has no text from which budgetalloc could "
-        "make an id. Add a column 'prompt_id' of ints or strings to the dataset, or pass "
-        "prompt_id= with the name of such a column."
-    )
 
 
 def check_columns(columns: Sequence[str], column: str | None, text: str = "prompt") -> None:
@@ -301,11 +298,8 @@ class Prompts:
         return [self.dataset[index] for index in indices]
 
     def rows_in_turn(self, turns_R: Sequence[tuple[Id, int]]) -> list[dict[str, Any]]:
-        """A row of the dataset for each rollout; rollouts of one row share the object.
-
-        Args:
-            turns_R: The prompt of each rollout and its turn among the prompt's rows, from `turns`.
-        """
+        """A row of the dataset for each rollout, by its prompt and its turn among the prompt's
+        rows, from `turns`; rollouts of one row share the object."""
         places, row_R = factorize(self.places_in_turn(turns_R))
         rows = self.rows([int(place) for place in places])
         return [rows[at] for at in row_R.tolist()]

@@ -284,8 +284,12 @@ class Session:
                     "last request; if all failed, observe([], [], [])."
                 )
             ids_R = step.ids_P.repeat(step.request(running))
-            if step.hinted:
-                self.options.check_hint(self.policy)
+            if step.hinted and self.options.hint is None:
+                raise UnsupportedError(
+                    f"{self.policy} requests rollouts with a hint: pass AdaptiveGRPOCallback(..., "
+                    "hint=), a function from a dataset row to the row with the hint in its prompt. "
+                    "Other loops cannot add hints."
+                )
             now.wanted = len(ids_R)
             return ids_R
 
@@ -335,7 +339,9 @@ class Session:
                     argument="scores_RF",
                 )
             scores = scores.reshape(len(ids_R), len(names))
-            reported = self._reported(costs_R, len(ids_R))
+            reported = np.full((len(ids_R), len(self.reports)), np.nan)
+            if costs_R is not None:
+                reported = self._reported(costs_R, len(ids_R))
             rewards = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
             measure = now.measure or self.scoring.measure(rewards, scores)
             success = measure.success(rewards, scores)
@@ -361,8 +367,6 @@ class Session:
         """A column of numbers for each of `reports`, NaN where one is missing, negative, infinite
         or no number."""
         names = self.reports
-        if given is None:
-            return np.full((rows, len(names)), np.nan)
         if not isinstance(given, Mapping):
             if len(names) != 1:
                 raise InputError(
@@ -380,9 +384,8 @@ class Session:
                 )
             if np.ndim(column) != 1 or len(column) != rows:
                 raise InputError(
-                    f"costs_R[{name!r}]={shown(column)}: give a number for each of the {rows} "
-                    "rollouts.",
-                    argument="costs_R",
+                    f"costs_R[{name!r}]={shown(column)}:",
+                    f"give a number for each of the {rows} rollouts.",
                 )
         columns_CR = [_numbers(given.get(name, [None] * rows)) for name in names]
         return np.reshape(columns_CR, (len(names), rows)).T
@@ -520,18 +523,11 @@ class Session:
 def rows_to_train_on(
     policy: Policy, batch: Rollouts, wanted: int, rewards_R: FloatArray | None = None
 ) -> IntArray:
-    """The indices of the rollouts to train on, selected by the policy's `keep`; all if it has no
-    `keep`.
-
-    Args:
-        policy: The policy that decided.
-        batch: All rollouts of the step.
-        wanted: Rollouts that the trainer trains on.
-        rewards_R: Total rewards that replace the batch's own.
+    """The indices of the `wanted` rollouts to train on, selected by the policy's `keep`, which may
+    select one several times; all if it has no `keep`. `rewards_R` replace the batch's own.
 
     Raises:
-        InputError: `keep` did not return the indices of `wanted` rollouts. A row may occur several
-            times.
+        InputError: `keep` did not return the indices of `wanted` rollouts.
     """
     if policy.keep is None or len(batch) <= wanted:
         return np.arange(len(batch))

@@ -59,17 +59,19 @@ class Rule:
             if list(names).count(success) != 1:
                 how = "no" if success not in names else "more than one"
                 raise InputError(
-                    f"success={success!r}: the trainer has {how} reward function of this name: "
+                    "success",
+                    f"the trainer has {how} reward function of this name: "
                     f"{list(names)}. Pass one of the names, or its place in the list as an int.",
-                    argument="success",
+                    success,
                 )
             return cls(functions=(list(names).index(success),))
         if not 0 <= success < len(names):
             raise InputError(
-                f"success={success!r}: the trainer has {len(names)} reward functions, "
+                "success",
+                f"the trainer has {len(names)} reward functions, "
                 f"{list(names)}, counted from 0. An int is a place in that list; a threshold on "
                 "the total reward is a float, such as 1.0.",
-                argument="success",
+                success,
             )
         return cls(functions=(int(success),))
 

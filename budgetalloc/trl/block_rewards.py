@@ -37,8 +37,11 @@ class BlockRewards:
         self._blocks: dict[str, FloatArray | None] = {}  # None: known
 
     def add(self, names: Sequence[str], scores_RF: FloatArray) -> list[str]:
-        """The functions that were recognised by these rewards; the rows are of whole blocks."""
-        found = []
+        """Adds the rewards of a round, unless its blocks are not whole, and logs a warning for each
+        function that is recognised; returns their names."""
+        found: list[str] = []
+        if not len(scores_RF) or len(scores_RF) % self.size:
+            return found
         for f, name in enumerate(names):
             before = self._blocks.get(name, np.zeros((0, self.size)))
             if before is None:
@@ -55,18 +58,12 @@ class BlockRewards:
             if min(chance, 0.9) ** (len(blocks) - 1) < _CHANCE:
                 self._blocks[name] = None
                 found.append(name)
+                logger.warning(
+                    "The rewards of %s have the same sum in each %d adjacent rows: it seems to "
+                    "compare the completions of num_generations rows, which are not of one prompt "
+                    "under this policy. Group its rows by the column budgetalloc_group, which "
+                    "holds the id of each row's prompt.",
+                    name,
+                    self.size,
+                )
         return found
-
-    def warn(self, names: Sequence[str], scores_RF: FloatArray) -> None:
-        """Adds the rewards of a round, and logs a warning for each function that is recognised."""
-        if not len(scores_RF) or len(scores_RF) % self.size:
-            return
-        for name in self.add(names, scores_RF):
-            logger.warning(
-                "The rewards of %s have the same sum in each %d adjacent rows: it seems to compare "
-                "the completions of num_generations rows, which are not of one prompt under this "
-                "policy. Group its rows by the column budgetalloc_group, which holds the id of "
-                "each row's prompt.",
-                name,
-                self.size,
-            )

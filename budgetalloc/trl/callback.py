@@ -186,9 +186,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
                 self._held.callback(setattr, self, "_training", None)
                 self._held.callback(lambda: keep_texts(self.policy, self.prompts))
                 saves = with_save(
-                    trainer,
-                    self._save,
-                    lambda: trainer.args.should_save and self._attached(),
+                    trainer, self._save, lambda: trainer.args.should_save and self._attached()
                 )
                 self._held.enter_context(patched_attribute(trainer, "_save_checkpoint", saves))
                 restores = with_load(trainer, self._load, self._attached)

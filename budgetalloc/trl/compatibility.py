@@ -104,10 +104,7 @@ def check_only_one(trainer: Any, callback: Any, state: Any) -> None:
         )
     found = attached(trainer)
     if found != [callback]:
-        raise InputError(
-            f"trainer has {len(found)} AdaptiveGRPOCallbacks: add exactly one.",
-            argument="trainer",
-        )
+        raise InputError("trainer", f"has {len(found)} AdaptiveGRPOCallbacks: add exactly one.")
 
 
 def attached(trainer: Any) -> list[Any]:
@@ -251,15 +248,8 @@ def _candidates(options: Options, prompts: Prompts, batch: int) -> int:
 
 
 def check_budget(options: Options, prompts: Prompts, rollouts: int, group: int) -> None:
-    """Raises `BudgetError` unless a step's candidate prompts can spend its rollouts within the
-    bounds.
-
-    Args:
-        options: The options.
-        prompts: The prompts of the train dataset.
-        rollouts: Rollouts that a step trains on.
-        group: The trainer's group size.
-    """
+    """Raises `BudgetError` unless a step's candidate prompts can spend the rollouts that it trains
+    on within the bounds."""
     candidates = _candidates(options, prompts, rollouts // group)
     budget = options.bounds.budget(rollouts * options.generate, candidates, group)
     if options.domain is None:  # else the part, which knows the candidates of each domain

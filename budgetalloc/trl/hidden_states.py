@@ -22,12 +22,8 @@ _LONGEST = 2048  # tokens of a prompt that are read: its last ones
 def hidden_states(trainer: Any, texts: Sequence[str]) -> FloatArray:
     """The last layer's hidden state at the last token of each text, shape (P, D).
 
-    This is one prefill of all prompts, which the first process makes for all. Its tokens and
-    seconds are logged.
-
-    Args:
-        trainer: A `GRPOTrainer` before its training, with a model of text.
-        texts: The text of each prompt.
+    This is one prefill of all prompts by the model of a `GRPOTrainer` before its training, which
+    the first process makes for all. Its tokens and seconds are logged.
 
     Raises:
         UnsupportedError: the weights are divided between processes, or the model has no decoder.

@@ -68,7 +68,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
         made, output = generate(training, ids_R, rows)
         generating += time.perf_counter() - generation_started
         if training.blocks is not None:
-            training.blocks.warn(session.scoring.names, made["scores_RF"])
+            training.blocks.add(session.scoring.names, made["scores_RF"])
         group_R = None  # TRL's own groups, where its rows are unchanged
         if session.options.keep_batch:
             group_R = [row // trainer.num_generations for row in range(len(ids_R))]
@@ -180,15 +180,8 @@ def rows_of_batch(training: Training, inputs: Rows) -> dict[Id, Rows]:
 
 def rows_of(training: Training, ids_R: list[Id], number: int, own_rows: dict[Id, Rows]) -> Rows:
     """The rows of this process: each prompt has a turn among the rows of its prompt. Each is a deep
-    copy, because TRL, environments and reward functions may change rows.
-
-    Args:
-        training: The training.
-        ids_R: The prompt of each rollout of all processes.
-        number: The number of the round.
-        own_rows: The rows of each prompt in the batch of all processes, if only these are
-            candidates.
-    """
+    copy, because TRL, environments and reward functions may change rows. `ids_R` are of all
+    processes, and `own_rows` the rows of their batch, if only these are candidates."""
     policy, accelerator = training.session.policy, training.trainer.accelerator
     turn_R = turns(ids_R, [policy.seed, policy.estimator.step, number, 3])
     turned_R = list(zip(ids_R, turn_R, strict=True))
@@ -272,7 +265,8 @@ def generate(
         raise RuntimeError(
             "TRL did not call _calculate_rewards, so budgetalloc has no rewards of this step."
         )
-    drop_fillers(trainer._logs, len(rows) * trainer.accelerator.num_processes - wanted)
+    if fillers := len(rows) * trainer.accelerator.num_processes - wanted:
+        drop_fillers(trainer._logs, fillers)
     rewards_per_func, lengths_R, reported = scored[-1]
     # TRL's weighted sum; NaN where no reward function scored the rollout
     weights = trainer.reward_weights.to(rewards_per_func.device)

@@ -40,11 +40,7 @@ class Trackers(Part):
     the mean reward of the rollouts without a hint, in [0, 1]; `believed` is the current posterior
     mean.
 
-    Args:
-        trainer: The `GRPOTrainer`.
-        policy: The policy whose beliefs are shown.
-        names: The trackers to use, from `TRACKERS`.
-        texts_of: Returns the known texts of prompts by id.
+    `names` are trackers of `TRACKERS`, and `texts_of` returns the known texts of prompts by id.
     """
 
     def __init__(self, trainer: Any, policy: Policy, names: list[str], texts_of: _TextsOf) -> None:

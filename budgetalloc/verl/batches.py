@@ -95,10 +95,8 @@ class Sessions:
 
         verl's batch has the order in which rollouts ended, which differs from run to run.
 
-        Args:
-            keys: verl's key of each row, "{uid}_{session}_{output}".
-            tags: Its tags.
-            uids: The groups of the step; by default those of the rows, as they first appear.
+        verl's key of a row is "{uid}_{session}_{output}". `uids` are the groups of the step; by
+        default those of the rows, as they first appear.
         """
         rows: dict[tuple[int, int], list[tuple[int, int]]] = {}  # of each: outputs and their rows
         named = [key.rsplit("_", 2) for key in keys]

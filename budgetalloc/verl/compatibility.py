@@ -60,16 +60,8 @@ def _refuse(who: str, refused: Mapping[str, Any]) -> None:
 def check_config(
     config: Any, policy: Policy, options: Options, uses_critic: bool, *, ahead: bool = False
 ) -> None:
-    """Raises `UnsupportedError` for settings of verl with which the policy's decisions would not be
-    carried out.
-
-    Args:
-        config: verl's configuration.
-        policy: The policy to attach.
-        options: Its options.
-        uses_critic: Whether verl trains a critic.
-        ahead: Whether verl generates ahead of training.
-    """
+    """Raises `UnsupportedError` for settings of verl, which may generate ahead of training, with
+    which the policy's decisions would not be carried out."""
     chooses, candidates = options.generate > 1, options.bounds.candidates
     if chooses and policy.keep is None:
         raise InputError(
@@ -129,13 +121,10 @@ def check_config(
 def check_decisions(
     policy: Policy, options: Options, ids: Sequence[Id], rollouts: int, group: int
 ) -> bool:
-    """Raises if the policy could not decide a step; called before the models are loaded.
-
-    Returns whether it decides in rounds.
+    """Whether the policy decides in rounds; called before the models are loaded.
 
     Args:
-        policy: The policy to attach.
-        options: Its options.
+        policy, options: The policy to attach.
         ids: The prompts of the dataset.
         rollouts: Rollouts that a step trains on, without pacing.
         group: verl's `rollout.n`.
@@ -157,13 +146,8 @@ def check_decisions(
 
 
 def check_rounds(config: Any, policy: Policy, *, ahead: bool = False) -> None:
-    """Raises `UnsupportedError` for settings of verl with which a policy cannot decide in rounds.
-
-    Args:
-        config: verl's configuration.
-        policy: A policy that decides in rounds.
-        ahead: Whether verl generates ahead of training.
-    """
+    """Raises `UnsupportedError` for settings of verl, which may generate ahead of training, with
+    which a policy cannot decide in rounds."""
     model = config.reward.reward_model
     _refuse(
         f"{policy} decides in rounds, by rewards within the step. It",

@@ -17,14 +17,7 @@ from budgetalloc.training.session import Session
 logger = logging.getLogger(__name__)
 
 _OPTIONS = Options.names(trl=False)
-_OWN = (
-    "pacing",
-    "prompt_id",
-    "features",
-    "ledger",
-    "allow_dataset_change",
-    "straggler_timeout",
-)
+_OWN = ("pacing", "prompt_id", "features", "ledger", "allow_dataset_change", "straggler_timeout")
 REWARD, PENALTY = "reward", "kl_penalty"
 """The names of verl's own rewards: the reward function's score, and the penalty of
 `algorithm.use_kl_in_reward`."""

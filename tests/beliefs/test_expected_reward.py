@@ -99,7 +99,7 @@ def test_a_damaged_state(state):
 
 
 def test_the_deviation_is_in_the_units_of_the_reward():
-    exact = Line.exact(1.0, 4.0, 2)
+    exact = Line(np.ones(2), np.full(2, 3.0), np.zeros(2))
     assert exact.deviation(np.array([0.25, 0.04])).tolist() == pytest.approx([1.5, 0.6])
     around = Line(np.zeros(2), np.full(2, -3.0), np.array([0.0, 4.0]))
     assert around.deviation(np.array([0.25, 0.25])) == pytest.approx([1.5, 2.5])

@@ -19,7 +19,6 @@ from budgetalloc.beliefs.rewards import (
     levelled,
     mixed_groups,
     to_unit,
-    unequal,
 )
 
 
@@ -104,14 +103,14 @@ def test_mixed_groups_are_those_with_unequal_rewards(rows):
     ],
 )
 def test_equality_is_relative_to_the_largest_reward_or_to_one(low, high, mixed):
-    assert unequal(np.array([low]), np.array([high])).tolist() == [mixed]
+    assert mixed_groups([low, high], np.array([0, 0]), 1).tolist() == [mixed]
 
 
 def test_the_tolerance_itself():
     """Allowed as a rounding error of a success, no longer moved to the edge, and not yet unequal."""
     assert check_rewards([-EQUAL, 1 + EQUAL], 2).tolist() == [0, 1]
     assert to_unit([-EQUAL], (0, 1)).tolist() == [-EQUAL]
-    assert unequal(np.array([0.0]), np.array([EQUAL])).tolist() == [False]
+    assert mixed_groups([0.0, EQUAL], np.array([0, 0]), 1).tolist() == [False]
 
 
 def test_a_success_without_a_reward_is_none():
@@ -154,8 +153,9 @@ def test_without_a_resolution_nothing_changes(rows):
     ids_R, rewards_R = [group for group, _ in rows], np.array([reward for _, reward in rows])
     group_R = np.array(ids_R)
     np.testing.assert_array_equal(levelled(rewards_R, ids_R, 0.0), rewards_R)
-    expected_G = unequal(*extremes(rewards_R, group_R, 4))
-    np.testing.assert_array_equal(mixed_groups(rewards_R, group_R, 4, 0.0), expected_G)
+    ranges = [(min(of), max(of)) for g in range(4) if (of := [x for at, x in rows if at == g] or [0.0])]
+    expected_G = [high - low > EQUAL * max(1.0, abs(low), abs(high)) for low, high in ranges]
+    assert mixed_groups(rewards_R, group_R, 4, 0.0).tolist() == expected_G
 
 
 def test_decimal_rewards_on_the_edge_count_as_a_near_tie():

@@ -118,7 +118,8 @@ def test_the_page_lists_exactly_these_methods():
             cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             source = re.sub(r"\[(.*?)\]\(https://arxiv\.org/abs/\1\)", r"arXiv \1", cells[2])
             listed.append((decides, cells[0].strip("`"), cells[1].removesuffix(". *Starves*"), source))
-    sources = [m.source if m.source == m.checked else f"{m.source}; {m.checked.split()[-1]}" for m in METHODS]
+    checked = {"paper's formulas": "; formulas", "a description": "; description"}
+    sources = [m.source + checked.get(m.checked, "") for m in METHODS]
     rows = [(m.decides, m.name, m.formula, source) for m, source in zip(METHODS, sources, strict=True)]
     assert listed == rows, "METHODS.md is out of date: run python benchmarks/methods.py --write --keep"
     assert published() == len(rows) - sum(m.source == "ours" for m in METHODS)

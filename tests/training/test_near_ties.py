@@ -7,6 +7,7 @@ import budgetalloc as ba
 from budgetalloc import InputError, methods, policies
 from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.training.options import Options
+from budgetalloc.training.parts import Host
 from budgetalloc.training.session import Session
 
 NEAR, FAR, EQUAL = [1.0, 0.999, 1.001, 1.0], [0.2, 0.9, 0.2, 0.5], [0.3] * 4
@@ -16,6 +17,7 @@ REWARDS = {"near": NEAR, "far": FAR, "equal": EQUAL}
 def begun(policy, resolution=None, rollouts=12, prompts=REWARDS, **options):
     options = Options.resolve(policy.needs, "group", {"metrics": "all", "resolution": resolution, **options})
     session = Session(policy, ["reward"], resolved=options, quiet=True, pool=list(prompts))
+    session.attach(Host())
     session.begin(list(prompts), rollouts, 4)
     return session
 

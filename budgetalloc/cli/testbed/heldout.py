@@ -55,10 +55,7 @@ def answer_logits(
     real_PT = torch.cat([prompts["attention_mask"], torch.ones_like(answers["input_ids"])], dim=1)
     seen_PT, more = real_PT[:, :-1], {}
     if not seen_PT.all():
-        more = {
-            "attention_mask": seen_PT,
-            "position_ids": (seen_PT.cumsum(-1) - 1).clamp(min=0),
-        }
+        more = {"attention_mask": seen_PT, "position_ids": (seen_PT.cumsum(-1) - 1).clamp(min=0)}
     width = answers["input_ids"].shape[1]
     logits_PTV = model(input_ids=tokens_PT[:, :-1], **more).logits[:, -width:]
     return logits_PTV, answers["input_ids"].masked_fill(answers["attention_mask"] == 0, -100)
