@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
-from budgetalloc.beliefs.ids import Id
+from budgetalloc.beliefs.ids import Id, Index
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import Table, check_state, reading
 from budgetalloc.budget import IntArray
@@ -56,42 +56,41 @@ class Memory:
         check_function("learn", learn, "(memory, seen) that updates the memory")
         self._start = {name: np.asarray(start, np.float64) for name, start in columns.items()}
         self._rule = learn
-        self._table = self._empty()
+        self.columns: dict[str, FloatArray] = {
+            name: np.zeros((0, *start.shape)) for name, start in self._start.items()
+        }
         self._numbers = {name: float(start) for name, start in (numbers or {}).items()}
         self._lowest = dict(lowest or {})
         self.numbers: dict[str, float] = dict(self._numbers)
         self.step = 0
         """Steps that have ended."""
-
-    def _empty(self) -> Table:
-        return Table(self._start, dict.fromkeys(self._start, -np.inf))
-
-    @property
-    def columns(self) -> dict[str, FloatArray]:
-        """The columns, with a row for each prompt seen, to be written to."""
-        return {name: self._table[name] for name in self._start}
+        self._index = Index()
 
     def __len__(self) -> int:
         """Number of prompts seen at least once."""
-        return len(self._table)
+        return len(self._index)
 
     def ids(self) -> list[Id]:
         """The prompts seen at least once."""
-        return list(self._table.ids)
+        return list(self._index.ids)
 
     def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:
         """Each column for these prompts, shape (P,). Unseen prompts have its starting value."""
-        at_P = self.rows(ids_P)
-        known_P, recalled = at_P >= 0, {}
+        at_P = self._index.find(ids_P)
+        known_P = at_P >= 0
+        recalled = {}
         for name, column in self.columns.items():
-            start = self._start[name]
-            recalled[name] = np.full((len(at_P), *start.shape), start)
+            recalled[name] = self._new_rows(name, len(at_P))
             recalled[name][known_P] = column[at_P[known_P]]
         return recalled
 
+    def _new_rows(self, column: str, rows: int) -> FloatArray:
+        start = self._start[column]
+        return np.full((rows, *start.shape), start)
+
     def rows(self, ids_P: Iterable[Id]) -> IntArray:
         """The rows of these prompts in the columns, shape (P,); -1 for a prompt never seen."""
-        return self._table.find(ids_P)
+        return self._index.find(ids_P)
 
     def learn(self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray) -> None:
         """Learns from one step's prompts, rewards and successes, one per rollout, and ends the
@@ -99,20 +98,26 @@ class Memory:
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
         ids = compress(ids_R, scored_R.tolist())
         seen = ByPrompt.of(ids, rewards_R[scored_R], success_R[scored_R])
-        before, numbers = self._table.state_dict(), dict(self.numbers)
-        self._table.add(seen.ids_P)
+        columns, numbers = self.columns, dict(self.numbers)
+        known = len(self)
+        self._index.add(seen.ids_P)
+        self.columns = {
+            name: np.concatenate([columns[name], self._new_rows(name, len(self) - known)])
+            for name in self._start
+        }
         try:
             self._rule(self, seen)
             # this state could not be loaded
             if (wrong := self._unexpected(self.columns, self.numbers)) is not None:
                 raise InputError(
                     f"The memory's rule wrote {wrong}: a column or number must be finite and at "
-                    "least 0, or NaN where it starts as NaN. Name columns and numbers that may be "
-                    "below 0 in Memory(lowest=...)."
+                    "least 0, or NaN where "
+                    "it starts as NaN. Name columns and numbers that may be below 0 in "
+                    "Memory(lowest=...)."
                 )
         except BaseException:
-            self._table, self.numbers = self._empty(), numbers
-            self._table.load_state_dict(before)
+            self.columns, self.numbers = columns, numbers
+            self._index = Index(self._index.ids[:known])
             raise
         self.step += 1
 
@@ -138,7 +143,11 @@ class Memory:
     def state_dict(self) -> dict[str, Any]:
         """All columns and numbers, under keys that begin with "memory"."""
         return {
-            "memory": {"step": self.step, "ids": self.ids(), "numbers": dict(self.numbers)},
+            "memory": {
+                "step": self.step,
+                "ids": self.ids(),
+                "numbers": dict(self.numbers),
+            },
             **{f"memory/{name}": column.copy() for name, column in self.columns.items()},
         }
 
@@ -148,7 +157,7 @@ class Memory:
         check_state(state)
         with reading("memory"):
             about = dict(state["memory"])
-            table = self._empty()
+            table = Table(self._start, dict.fromkeys(self._start, -np.inf))
             columns = {name: state[f"memory/{name}"] for name in self._start}
             table.load_state_dict({"ids": about["ids"]} | columns)
             numbers = {str(name): float(number) for name, number in about["numbers"].items()}
@@ -158,4 +167,5 @@ class Memory:
             loaded = {name: table[name] for name in self._start}
             if (wrong := self._unexpected(loaded, numbers)) is not None:
                 raise InputError(f"it holds {wrong}, which this policy never writes")
-        self.step, self.numbers, self._table = step, numbers, table
+        self.step, self.numbers = step, numbers
+        self.columns, self._index = loaded, table.index
