@@ -20,7 +20,8 @@ def tokens_of(trainer: Any, prompts: list[Any]) -> list[list[int]]:
     """The tokens of prompts without images, as a `rollout_func` needs them."""
     tokens_R, images, _ = trainer._tokenize_prompts(prompts)
     if images is not None:
-        raise UnsupportedError(f"rollout_func={trainer.rollout_func} works without images.")
+        name = type(trainer.rollout_func).__name__
+        raise UnsupportedError(f"rollout_func={name}(...) works without images.")
     return list(tokens_R)
 
 

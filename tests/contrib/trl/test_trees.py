@@ -8,6 +8,7 @@ from transformers import TrainerCallback
 
 import budgetalloc as ba
 from budgetalloc.contrib.stored_responses import CorrectResponseBuffer
+from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
 from budgetalloc.contrib.trees import Trees
 from budgetalloc.contrib.truncated_thoughts import TruncatedThoughts
 from budgetalloc.errors import InputError, UnsupportedError
@@ -212,3 +213,14 @@ def test_what_would_get_wrong_advantages_is_refused(build, config, options, name
 def test_bad_arguments_are_named(given, named):
     with pytest.raises(InputError, match=named):
         Trees(**given)
+
+
+@pytest.mark.parametrize("function", [Trees(2), TruncatedThoughts([2], 2), ThoughtAndAnswer(2, 2)])
+def test_images_are_refused_by_name(build, function):
+    trainer = build()
+    trainer.rollout_func, trainer._tokenize_prompts = function, lambda prompts: ([[1]], [["a picture"]], {})
+    trainer.model.eval()
+    with pytest.raises(
+        UnsupportedError, match=rf"rollout_func={type(function).__name__}\(\.\.\.\) works without images"
+    ):
+        trainer._generate(["1="])
