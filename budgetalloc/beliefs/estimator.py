@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, blocks, check_ids, factorize, rows_to_read
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
-from budgetalloc.beliefs.rewards import check_rewards
+from budgetalloc.beliefs.rewards import EQUAL, check_rewards
 from budgetalloc.beliefs.state import Stateful, Table, check_state
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, StateError, check_number, is_number, shown
 
+STILL = 4
+"""Rollouts in a row with equal successes after which those of a prompt count as constant."""
 _KEPT = 0.9  # share of earlier first visits that is kept at a step with first visits
 
 
@@ -72,7 +74,9 @@ class Estimator(Stateful, ABC):
     texts: Mapping[Id, int] = MappingProxyType({})
     """Hashes of the texts of prompts that have names, kept by adapters of trainers. A belief is
     about a name and a text."""
-    _prompts: Table  # with the step of the last visit in the column "last"
+    # With the step of the last visit in the column "last", and in the column "still" the last
+    # success and how many rollouts in a row had it.
+    _prompts: Table
     _format: str  # of the state
 
     def __len__(self) -> int:
@@ -86,6 +90,33 @@ class Estimator(Stateful, ABC):
     def cold(self, ids_P: Iterable[Any]) -> NDArray[np.bool_]:
         """Which prompts were never seen, shape (P,). Their belief is the prior."""
         return self._prompts.find(ids_P) < 0
+
+    def constant(self, ids_P: Iterable[Any]) -> FloatArray:
+        """The success of the prompts whose last rollouts, at least `STILL`, all had it, shape (P,);
+        NaN for others.
+
+        >>> estimator = BetaEstimator()
+        >>> estimator.observe(["a"] * 4 + ["b"] * 4, [0.3] * 4 + [0.3, 0.3, 0.3, 0.4])
+        >>> estimator.constant(["a", "b", "new"])
+        array([0.3, nan, nan])
+        """
+        at_P = self._prompts.find(ids_P)
+        if not len(self):
+            return np.full(len(at_P), np.nan)
+        success_P, rollouts_P = self._prompts["still"][at_P].T
+        return np.where((at_P >= 0) & (rollouts_P >= STILL), success_P, np.nan)
+
+    def _count_still(self, at_P: IntArray, added_P3: FloatArray) -> None:
+        """Counts rollouts in a row with equal successes, from the evidence of a step (`summed`)."""
+        successes_P, failures_P, graded_P = added_P3.T
+        n_P = successes_P + failures_P
+        mean_P = successes_P / n_P
+        apart_P = successes_P - graded_P - n_P * mean_P**2  # the sum of squared deviations
+        before_P2 = self._prompts["still"][at_P]
+        goes_on_P = np.abs(before_P2[:, 0] - mean_P) < EQUAL
+        run_P = np.where(goes_on_P, before_P2[:, 1], 0.0) + n_P
+        run_P[apart_P > EQUAL**2] = 0.0
+        self._prompts["still"][at_P] = np.column_stack([mean_P, run_P])
 
     @abstractmethod
     def belief(self, ids_P: Iterable[Any]) -> Beta:
@@ -182,7 +213,7 @@ class BetaEstimator(Estimator):
     """
 
     saved = (*Estimator.saved, "first_visits", "_seen_before")
-    _format = "beta 3"
+    _format = "beta 4"
 
     def __init__(
         self, *, prior: tuple[float, float] = (0.5, 0.5), discount: float = 1.0, idle: float = 1.0
@@ -199,7 +230,7 @@ class BetaEstimator(Estimator):
         """Successes and rollouts of the first visits of prompts in about the last ten steps."""
         self._seen_before = 0  # prompts; later ones are on their first visit
         # Evidence as of `summed`, discounted at the last visit.
-        self._prompts = Table({"evidence": np.zeros(3), "last": 0})
+        self._prompts = Table({"evidence": np.zeros(3), "last": 0, "still": np.zeros(2)})
 
     def __repr__(self) -> str:
         return f"BetaEstimator(prior={self.prior!r}, discount={self.discount}, idle={self.idle})"
@@ -290,6 +321,7 @@ class BetaEstimator(Estimator):
         evidence[returning] = self._carried(returning, self.discount)
         last[at_P] = self.step
         evidence[at_P] += added_P3
+        self._count_still(at_P, added_P3)
 
     def tick(self) -> None:
         if self._seen_before < len(self):

@@ -20,6 +20,8 @@ NOISES = (0.0, 0.002, 0.01, 0.05, 0.3)
 MASSES = (0.01, 0.03, 0.1, 0.3, 0.6, 2.0, 6.0, 20.0)
 """Candidates for the mass of a prompt's prior, in rollouts."""
 _START = (2, 4)  # the first noise and mass
+VISIT = 0.96
+"""Share of a prompt's evidence that is kept at a step with new rollouts of it."""
 _KEPT = 0.95  # share of the log-likelihoods of candidates that is kept at a step
 _VARIANCE = 4.0  # of each weight before the first rewards
 _WEIGHT_NOISE = 0.01  # variance that each weight gains per step
@@ -43,7 +45,8 @@ class TrackingEstimator(Estimator):
     do those of the belief, and the information of the evidence stays. The belief about a prompt
     without any new visit therefore follows the prompts that resemble it. The evidence also fades,
     by a random walk of the prompt's own log-odds with variance q per step: n rollouts become n / (1
-    + q t n p (1-p)) after t steps.
+    + q t n p (1-p)) after t steps. Each visit keeps 96 % of it (`VISIT`), so that a prompt which
+    always failed and then always passes is believed within 20 visits.
 
     M and q are learned. At each step, every pair of candidates predicts the outcomes, and the pair
     with the highest log-likelihood over about the last 20 steps is used. If features are
@@ -69,7 +72,7 @@ class TrackingEstimator(Estimator):
         self.features = features
         self.step = 0
         weights = 1 + (0 if features is None else features.count)
-        self._format = f"tracking 2, {weights - 1} features"
+        self._format = f"tracking 3, {weights - 1} features"
         self._weights_K = np.zeros(weights)
         self._covariance_KK = np.eye(weights) * _VARIANCE
         # weights, and the odds that they predict
@@ -78,7 +81,8 @@ class TrackingEstimator(Estimator):
         # Evidence as of `summed` at the last visit under each candidate for the noise, and the
         # odds predicted then.
         evidence = np.zeros((len(NOISES), 3))
-        self._prompts = Table({"evidence": evidence, "odds": 1.0, "last": 0})
+        still = np.zeros(2)
+        self._prompts = Table({"evidence": evidence, "odds": 1.0, "last": 0, "still": still})
         self._choose()
 
     def __repr__(self) -> str:
@@ -116,24 +120,25 @@ class TrackingEstimator(Estimator):
             self._scores = self._weights_K, _odds_at(level_P)
         return self._scores[1][self.features.places(ids_P)]
 
-    def _now(self, rows: IntArray, odds_P: FloatArray, noise_at: int) -> FloatArray:
-        """The evidence of these rows under a noise, at the current step and prediction."""
-        evidence_P3 = self._prompts["evidence"][rows, noise_at]
-        successes_P, failures_P, graded_P = evidence_P3.T
-        then_P = self._prompts["odds"][rows]
+    def _now(self, rows: IntArray, odds_P: FloatArray, noises: slice = slice(None)) -> FloatArray:
+        """The evidence of these rows under each of these noises, at the current step and
+        prediction, shape (P, Q, 3)."""
+        evidence_PQ3: FloatArray = self._prompts["evidence"][rows, noises]
+        successes_PQ, failures_PQ = evidence_PQ3[..., 0], evidence_PQ3[..., 1]
+        then_P = self._prompts["odds"][rows][:, None]
+        rise_P = odds_P[:, None] / then_P
         mean_P = then_P / (1 + then_P)
-        # posterior odds
-        before_P = (self.mass * mean_P + successes_P) / (self.mass * (1 - mean_P) + failures_P)
-        rise_P = odds_P / then_P
-        after_P = before_P * rise_P
-        grown_P = (1 + after_P) / (1 + before_P)
-        successes_P, failures_P = successes_P * grown_P, failures_P * grown_P / rise_P
-        now_P3 = np.column_stack([successes_P, failures_P, graded_P])
-        if noise := NOISES[noise_at]:
-            steps_P = self.step - self._prompts["last"][rows]
-            walked_P = noise * steps_P * after_P / (1 + after_P) ** 2
-            now_P3 *= (1 / (1 + walked_P * (successes_P + failures_P)))[:, None]
-        return now_P3
+        prior_P, against_P = self.mass * mean_P, self.mass * (1 - mean_P)
+        before_PQ = (prior_P + successes_PQ) / (against_P + failures_PQ)  # posterior odds
+        after_PQ = before_PQ * rise_P
+        grown_PQ = (1 + after_PQ) / (1 + before_PQ)
+        now_PQ3 = evidence_PQ3.copy()
+        now_PQ3[..., 0] *= grown_PQ
+        now_PQ3[..., 1] *= grown_PQ / rise_P
+        steps_P = (self.step - self._prompts["last"][rows])[:, None]
+        walked_PQ = np.array(NOISES)[noises] * steps_P * after_PQ / (1 + after_PQ) ** 2
+        now_PQ3 /= (1 + walked_PQ * (now_PQ3[..., 0] + now_PQ3[..., 1]))[..., None]
+        return now_PQ3
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
         ids = ids_P if hasattr(ids_P, "__len__") else list(ids_P)
@@ -143,7 +148,8 @@ class TrackingEstimator(Estimator):
         spread_P = np.broadcast_to(1.0, len(at_P))
         seen = np.flatnonzero(at_P >= 0)
         if seen.size:
-            now_K3 = self._now(at_P[seen], odds_P[seen], self._noise_at)
+            chosen = slice(self._noise_at, self._noise_at + 1)
+            now_K3 = self._now(at_P[seen], odds_P[seen], chosen)[:, 0]
             alpha_P[seen] += now_K3[:, 0]
             beta_P[seen] += now_K3[:, 1]
             if now_K3[:, 2].any():
@@ -185,7 +191,8 @@ class TrackingEstimator(Estimator):
         if not ids_P:
             return
         belief_P, at_P = self.belief(ids_P), self._prompts.find(ids_P)
-        self._compare(ids_P, at_P, added_P3)
+        seen = np.flatnonzero(at_P >= 0)
+        self._compare(at_P, self._odds(ids_P, len(ids_P)), added_P3)
         x_PK = self._features(ids_P, len(ids_P))
         before_KK: FloatArray = np.asarray(np.linalg.inv(self._covariance_KK))
         successes_P, failures_P, _ = added_P3.T
@@ -195,29 +202,29 @@ class TrackingEstimator(Estimator):
         self._covariance_KK = np.asarray(np.linalg.inv(precision_KK))
 
         odds_P = self._odds(ids_P, len(ids_P))
-        seen = np.flatnonzero(at_P >= 0)
         after_PQ3 = np.repeat(added_P3[:, None], len(NOISES), axis=1)
-        for q in range(len(NOISES)):
-            after_PQ3[seen, q] += self._now(at_P[seen], odds_P[seen], q)
+        new_visit_P = self._prompts["last"][at_P[seen]] < self.step
+        kept_P = np.where(new_visit_P, VISIT, 1.0)[:, None, None]
+        after_PQ3[seen] += kept_P * self._now(at_P[seen], odds_P[seen])
         at_P = self._prompts.add(ids_P)
         for name, after in (("evidence", after_PQ3), ("odds", odds_P), ("last", self.step)):
             self._prompts[name][at_P] = after
+        self._count_still(at_P, added_P3)
 
-    def _compare(self, ids_P: list[Id], at_P: IntArray, added_P3: FloatArray) -> None:
+    def _compare(self, at_P: IntArray, odds_P: FloatArray, added_P3: FloatArray) -> None:
         """Adds the log-likelihood of a step's outcomes under each candidate for the noise and the
         mass."""
         from scipy.special import betaln  # only here, because scipy is slow to import
 
-        odds_P = self._odds(ids_P, len(ids_P))
         seen = np.flatnonzero(at_P >= 0)
         alpha_PM = (odds_P / (1 + odds_P))[:, None] * np.array(MASSES)
         beta_PM = alpha_PM / odds_P[:, None]
-        for q in range(len(NOISES)):
-            now_P3 = np.zeros((len(ids_P), 3))
-            now_P3[seen] = self._now(at_P[seen], odds_P[seen], q)
-            a_PM, b_PM = alpha_PM + now_P3[:, :1], beta_PM + now_P3[:, 1:2]
-            after_PM = betaln(a_PM + added_P3[:, :1], b_PM + added_P3[:, 1:2])
-            self._fit_QM[q] += (after_PM - betaln(a_PM, b_PM)).sum(axis=0)
+        now_PQ3 = np.zeros((len(at_P), len(NOISES), 3))
+        now_PQ3[seen] = self._now(at_P[seen], odds_P[seen])
+        a_PQM, b_PQM = alpha_PM[:, None] + now_PQ3[..., :1], beta_PM[:, None] + now_PQ3[..., 1:2]
+        passed_P, failed_P = added_P3[:, 0, None, None], added_P3[:, 1, None, None]
+        after_PQM = betaln(a_PQM + passed_P, b_PQM + failed_P)
+        self._fit_QM += (after_PQM - betaln(a_PQM, b_PQM)).sum(axis=0)
 
     def tick(self) -> None:
         self.step += 1
@@ -244,6 +251,7 @@ def fitted(
     successes_G: FloatArray,
     trials_G: FloatArray,
     precision_KK: FloatArray,
+    counted_FG: FloatArray | float = 1.0,
 ) -> tuple[FloatArray, FloatArray]:
     """The update of the regression's weights by the outcomes of a step, and their precision (the
     inverse of the covariance) after it.
@@ -251,7 +259,8 @@ def fitted(
     The log-odds of prompt g rise by x_g . d from the mean of its belief. The move d maximises the
     log-likelihood of the outcomes minus d' precision d / 2, by Newton's method. Each prompt's
     log-likelihood is divided by 1 + n / (a + b), because its n outcomes share the error of one
-    belief, Beta(a, b).
+    belief, Beta(a, b). With `counted_FG`, there is an update for each of F sets of prompts, in
+    which a prompt counts by this factor: shapes (F, K) and (F, K, K).
 
     >>> belief = Beta(np.full(100, 5.0), np.full(100, 5.0))
     >>> successes_G, trials_G = np.full(100, 0.8), np.ones(100)
@@ -259,19 +268,18 @@ def fitted(
     >>> round(float(move[0]), 2)  # towards log(0.8 / 0.2) = 1.39
     1.3
     """
-    share_G = 1 / (1 + trials_G / belief_G.mass)
+    share = counted_FG / (1 + trials_G / belief_G.mass)
     before_G = np.log(belief_G.alpha_P / belief_G.beta_P)
-    move_K = np.zeros(features_GK.shape[1])
+    move = np.zeros((*share.shape[:-1], features_GK.shape[1]))
     for _ in range(_NEWTON):
-        p_G = 1 / (1 + np.exp(-np.clip(before_G + features_GK @ move_K, -50, 50)))
-        after_KK = precision_KK + features_GK.T @ (
-            (share_G * trials_G * p_G * (1 - p_G))[:, None] * features_GK
-        )
-        slope_K = features_GK.T @ (share_G * (successes_G - trials_G * p_G)) - precision_KK @ move_K
-        step_K = np.linalg.solve(after_KK, slope_K)
-        farthest = float(np.abs(features_GK @ step_K).max(initial=0.0))
-        move_K = move_K + step_K * min(1.0, _FARTHEST / max(farthest, 1e-12))
-    return move_K, after_KK
+        p = 1 / (1 + np.exp(-np.clip(before_G + move @ features_GK.T, -50, 50)))
+        curved = (share * trials_G * p * (1 - p))[..., None] * features_GK
+        after = precision_KK + features_GK.T @ curved
+        slope = (share * (successes_G - trials_G * p)) @ features_GK - move @ precision_KK
+        step = np.linalg.solve(after, slope[..., None])[..., 0]
+        farthest = np.abs(step @ features_GK.T).max(axis=-1, initial=1e-12, keepdims=True)
+        move = move + step * np.minimum(1.0, _FARTHEST / farthest)
+    return move, after
 
 
 def left_out_means(
@@ -288,15 +296,12 @@ def left_out_means(
     those of the others, so that no mean depends on the prompt's own outcomes. Arguments as in
     `fitted`.
     """
-    fold_G = np.arange(len(belief_G)) % _FOLDS
-    mean_G = belief_G.mean.copy()
-    for fold in range(min(_FOLDS, len(belief_G))):
-        own, others = np.flatnonzero(fold_G == fold), np.flatnonzero(fold_G != fold)
-        if not others.size:
-            break
-        rest = belief_G.take(others)
-        given = features_GK[others], rest, successes_G[others], trials_G[others]
-        move_K, _ = fitted(*given, precision_KK)
-        odds_K = belief_G.alpha_P[own] / belief_G.beta_P[own] * np.exp(features_GK[own] @ move_K)
-        mean_G[own] = odds_K / (1 + odds_K)
-    return np.clip(mean_G, 1e-4, 1 - 1e-4)
+    folds = min(_FOLDS, len(belief_G))
+    if folds < 2:
+        return np.clip(belief_G.mean, 1e-4, 1 - 1e-4)
+    fold_G = np.arange(len(belief_G)) % folds
+    others_FG = (fold_G != np.arange(folds)[:, None]).astype(np.float64)
+    move_FK, _ = fitted(features_GK, belief_G, successes_G, trials_G, precision_KK, others_FG)
+    rise_G = np.einsum("gk,gk->g", features_GK, move_FK[fold_G])
+    odds_G = belief_G.alpha_P / belief_G.beta_P * np.exp(rise_G)
+    return np.asarray(np.clip(odds_G / (1 + odds_G), 1e-4, 1 - 1e-4))

@@ -19,7 +19,7 @@ from budgetalloc.beliefs.expected_reward import (
     variances,
 )
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import mixed_groups, some_unequal
+from budgetalloc.beliefs.rewards import EQUAL, mixed_groups, some_unequal
 from budgetalloc.errors import InputError
 from budgetalloc.policies.advantages import (
     EPS,
@@ -99,7 +99,21 @@ class PosteriorBaseline:
             return self.rule_R
         own = self.calibration
         moved_R = own.believed_R + (own.d_R + own.k_R * own.logit_R) * own.spread_R
-        return np.clip(moved_R, 0.0, 1.0)
+        still_R = self.still_R
+        return np.where(np.isnan(still_R), np.clip(moved_R, 0.0, 1.0), still_R)
+
+    @cached_property
+    def still_R(self) -> FloatArray:
+        """The success of prompts whose graded successes have stopped to change, NaN for others.
+
+        It is what is expected of them. Else the advantages of a policy that has collapsed would be
+        the errors of its beliefs, made as large as GRPO's advantages, which are 0 there.
+        """
+        constant_R = self.rollouts.constant_R
+        if constant_R is None or self.rule_R is not None:
+            return np.full(len(self.rollouts), np.nan)
+        graded_R = np.abs(constant_R - 0.5) < 0.5 - EQUAL  # not all failed, nor all succeeded
+        return np.where(graded_R, constant_R, np.nan)
 
     def of_others(self, x_R: Any) -> FloatArray:
         """For each rollout, the sum of x over the step's other prompts, without rounds after the
@@ -232,7 +246,7 @@ class PosteriorBaseline:
             expected_R=np.where(trained_R, expected_R, np.nan),
             deviation_R=np.where(nothing_R, 1.0, line.deviation(within_R + error_R) + EPS),
             within_R=np.where(trained_R & ~nothing_R, line.deviation(within_R) ** 2, 0.0),
-            grpo_R=np.where(trained_R, grpo_R, 0.0),
+            grpo_R=np.where(trained_R & np.isnan(self.still_R), grpo_R, 0.0),
             same=alike * (1 - graded) ** GROUP,
             step=step,
         )

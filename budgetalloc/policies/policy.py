@@ -525,6 +525,12 @@ class Step:
         ids_G, group_R = self._groups(check_ids(ids_R, "ids_R"))
         return self.policy.estimator.belief(ids_G).take(group_R)
 
+    def constant_success(self, ids_R: Iterable[Any]) -> FloatArray:
+        """The success of each row's prompt if it did not change before this step, else NaN, shape
+        (R,) (`Estimator.constant`)."""
+        ids_G, group_R = self._groups(check_ids(ids_R, "ids_R"))
+        return np.asarray(self.policy.estimator.constant(ids_G)[group_R])
+
     def baseline_belief(
         self, ids_R: Iterable[Any], success_R: ArrayLike, earlier: Sums | None = None
     ) -> Beta:

@@ -30,6 +30,8 @@ class Rollouts:
         round_R: The round of the step in which it was generated, from 0.
         hinted_R: Whether it was generated with a hint; beliefs do not learn from such rollouts.
         scores_RF: Its reward by reward function, shape (R, F); NaN where a function returned None.
+        constant_R: The success that the last rollouts of its prompt before the step all had, NaN if
+            they differed (`Estimator.constant`); or None.
         expected_R: Its expected success by the policy's own rule (`Step.expected_success`), NaN for
             a rollout not to train on; or None.
         earlier: Sums over rewards and success of earlier steps.
@@ -57,6 +59,7 @@ class Rollouts:
     round_R: IntArray
     hinted_R: NDArray[np.bool_]
     scores_RF: FloatArray
+    constant_R: FloatArray | None = None
     expected_R: FloatArray | None = None
     earlier: Sums = field(default_factory=Sums)
     reward_range: tuple[float, float] | None = None

@@ -411,6 +411,7 @@ class Session:
             belief_R=step.belief_of(ids_R),
             baseline_R=step.baseline_belief(ids_R, rows["success_R"], earlier),
             prior=Beta(*self.policy.estimator.prior_of(ids_R)),
+            constant_R=step.constant_success(ids_R),
             expected_R=step.expected_success(ids_R, rows["success_R"]),
             earlier=earlier,
             reward_range=now.measure.reward_range,

@@ -116,15 +116,16 @@ def test_state_round_trips_to_the_bit(travel, within_a_step):
 
 def a_state(**changed):
     """Two prompts at step 5, the first of which was graded and has ended its first visit."""
-    kept = {"beliefs": "beta 3", "step": 5, "ids": ["a", 1], "last": np.array([5, 0])}
+    kept = {"beliefs": "beta 4", "step": 5, "ids": ["a", 1], "last": np.array([5, 0])}
     kept |= {"evidence": np.array([[3.0, 1.0, 0.5], [0, 2, 0]]), "first_visits": [1.5, 4.0], "seen_before": 1}
+    kept["still"] = np.array([[0.75, 0.0], [0.0, 2.0]])
     return kept | changed
 
 
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"beliefs": "beta 2"}, "holds beliefs='beta 2', expected 'beta 3'"),
+        ({"beliefs": "beta 2"}, "holds beliefs='beta 2', expected 'beta 4'"),
         ({"evidence": [[3, 1, 1.1], [0, 2, 0]]}, "graded successes that do not fit"),
         ({"evidence": [[3, 1, 0.5], [0, 2, 0.1]]}, "graded successes that do not fit"),
         ({"evidence": [[3, -1, 0], [0, 2, 0]]}, "damaged"),
@@ -249,3 +250,14 @@ def test_the_spread_goes_with_the_belief_and_with_a_draw():
     # The chance of a mixed group and the rise of p, which is (1-p) times the variance: a quarter each.
     assert ba.success_gain(belief, [4])[0] == pytest.approx(ba.success_gain(Beta([1.0], [3.0]), [4])[0] / 16)
     assert ba.hit(belief, [4]).tolist() == ba.hit(Beta([1.0, 2.0], [3.0, 4.0]), [4]).tolist()
+
+
+@pytest.mark.parametrize("make", [ba.BetaEstimator, ba.TrackingEstimator])
+def test_a_prompt_is_constant_after_four_equal_rollouts_until_one_differs(make):
+    estimator, seen = make(), []
+    for visit in ([0.3], [0.3, 0.3], [0.3], [0.3], [0.4], [0.4] * 3, [0.4, 0.5], [0.5] * 4):
+        estimator.observe(["a"] * len(visit), visit)
+        estimator.tick()
+        seen.append(float(estimator.constant(["a"])[0]))
+    assert np.allclose(seen, [np.nan, np.nan, 0.3, 0.3, np.nan, 0.4, np.nan, 0.5], equal_nan=True)
+    assert np.isnan(estimator.constant(["new"]))

@@ -91,7 +91,80 @@ def test_rates_that_stand_still_cost_nothing(prompts):
     for estimator in (ba.TrackingEstimator(), plain()):
         rng = np.random.default_rng(2)
         errors.append(follow(estimator, still(prompts, rng)[0], rng)[0])
-    assert errors[0] < 1.1 * errors[1]
+    assert errors[0] < 1.2 * errors[1]  # what forgetting costs, where nothing has to be forgotten
+
+
+def log_odds_that_move(prompts, rng):
+    start_P, speed_P = rng.normal(-1, 2, prompts), rng.normal(0.03, 0.02, prompts)
+    return lambda at: 1 / (1 + np.exp(-(start_P + speed_P * at)))
+
+
+def rates_that_stay(alpha, beta):
+    def make(prompts, rng):
+        rate_P = rng.beta(alpha, beta, prompts)
+        return lambda at: rate_P
+
+    return make
+
+
+def brier_scores(make, prompts, rollouts, steps=150):
+    """Of the belief, of one running rate for all prompts and of the truth, shape (3, steps), before each step."""
+    rng, estimator, passed, tried = np.random.default_rng(1), ba.TrackingEstimator(), 0.5, 1.0
+    rate_of, scores = make(prompts, rng), []
+    for at in range(steps):
+        got = rng.integers(0, prompts, rollouts)
+        rate_R = rate_of(at)[got]
+        success_R = (rng.random(rollouts) < rate_R).astype(float)
+        for predicted_R in (estimator.belief(got.tolist()).mean, passed / tried, rate_R):
+            scores.append(np.mean((predicted_R - success_R) ** 2))
+        passed, tried = 0.9 * passed + success_R.sum(), 0.9 * tried + rollouts
+        estimator.observe(got.tolist(), success_R)
+        estimator.tick()
+    return np.reshape(scores, (steps, 3)).T
+
+
+@pytest.mark.parametrize(
+    ("make", "prompts", "rollouts"),
+    [
+        (rates_that_stay(8, 12), 1000, 128),
+        (rates_that_stay(8, 12), 8000, 128),
+        (rates_that_stay(20, 30), 8000, 128),
+        (rates_that_stay(1, 3), 8000, 128),
+        (rates_that_stay(0.3, 0.3), 96, 256),
+        (rates_that_stay(8, 12), 96, 256),
+        (log_odds_that_move, 96, 256),
+        (log_odds_that_move, 1209, 1024),
+        (log_odds_that_move, 2080, 256),
+    ],
+)
+def test_a_belief_is_never_worse_than_one_rate_and_close_to_the_truth_where_prompts_return(make, prompts, rollouts):
+    own, one, truth = brier_scores(make, prompts, rollouts)
+    early, late = slice(0, 30), slice(30, None)
+    assert own[early].mean() < 1.01 * one[early].mean()
+    assert own[late].mean() < 1.01 * one[late].mean()
+    if rollouts > 0.8 * prompts:
+        assert own[late].mean() < 1.08 * truth[late].mean()
+
+
+@pytest.mark.parametrize("others", [0, 100])
+def test_a_prompt_that_failed_a_hundred_times_and_then_passes_is_believed_after_twenty_visits(others):
+    rng, estimator = np.random.default_rng(1), ba.TrackingEstimator()
+    rate_P = rng.random(others)
+    for success in (0.0,) * 100 + (1.0,) * 20:
+        estimator.observe(["x", *range(others)], [success, *(rng.random(others) < rate_P)])
+        estimator.tick()
+    assert estimator.belief(["x"]).mean[0] > 0.5
+
+
+def test_several_observations_of_a_step_are_one_visit():
+    whole, parts = ba.TrackingEstimator(), ba.TrackingEstimator()
+    for _ in range(5):
+        whole.observe(["a"] * 4, [1, 0, 0, 0])
+        for success in (1, 0, 0, 0):
+            parts.observe(["a"], [success])
+        whole.tick()
+        parts.tick()
+    assert parts.belief(["a"]).mass == pytest.approx(whole.belief(["a"]).mass, rel=0.1)
 
 
 def test_features_that_tell_are_used_and_shuffled_ones_do_no_harm():
@@ -150,8 +223,8 @@ def test_graded_successes_show_in_the_spread():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"beliefs": "beta 3"}, "expected 'tracking 2, 0 features': it was written by another estimator"),
-        ({"beliefs": "tracking 2, 1 features"}, "expected 'tracking 2, 0 features'"),
+        ({"beliefs": "beta 3"}, "expected 'tracking 3, 0 features': it was written by another estimator"),
+        ({"beliefs": "tracking 2, 1 features"}, "expected 'tracking 3, 0 features'"),
         ({"evidence": np.full((5, 2, 3), np.nan)}, "finite numbers"),
         ({"odds": [1.0, 0.0]}, "odds=0"),
         ({"last": [2, 0]}, "steps 0 to 1"),

@@ -304,3 +304,21 @@ def test_a_verifier_that_becomes_stricter_or_laxer(power):
     sizes = run(draw, change=change, rollouts=256, steps=WHEN + 7)
     assert abs(np.mean(sizes.means[WHEN + 2 :])) < 0.15
     sizes.check()
+
+
+@pytest.mark.parametrize(("prompts", "rollouts"), [(6, 3), (12, 3), (40, 32)])
+def test_a_policy_that_has_collapsed_is_not_pushed(prompts, rollouts):
+    """From step 15 on, each prompt returns one and the same graded reward: GRPO's advantages are 0 then."""
+    rng, ids = np.random.default_rng(0), list(range(prompts))
+    reward_P, advantages = rng.random(prompts).round(2), []
+    session = ba.Session(ba.adaptive(), ["reward"], pool=ids, quiet=True)
+    for at in range(60):
+        session.begin(ids[:rollouts], rollouts=rollouts, group=rollouts)
+        while ids_R := session.request():
+            rewards_R = reward_P[ids_R] if at >= 15 else rng.random(len(ids_R))
+            session.observe(ids_R, rewards_R, lengths_R=[1] * len(ids_R))
+        advantages.append(session.end().advantages_R)
+    late_R = np.concatenate(advantages[40:])
+    assert abs(late_R.mean()) < 0.1
+    assert np.sqrt(np.mean(late_R**2)) < 0.4  # 0.7 if advantages are the errors of beliefs
+    assert np.sqrt(np.mean(np.concatenate(advantages[:15]) ** 2)) > 0.5
