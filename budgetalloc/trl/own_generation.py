@@ -159,11 +159,12 @@ class Generations:
         self,
         trainer: Any,
         generate: Callable[..., Any],
-        rows: int,
+        rows: Sequence[dict[str, Any]],
         refuse: Callable[[str], UnsupportedError] | None,
     ) -> None:
         self.trainer, self.rows, self.refuse = trainer, rows, refuse
         self.scored: list[Sequence[Any]] = []  # the tokens of each completion, call by call
+        self.given: list[bool] = []  # whether of the rows of the call
         self.asked = 0
         own = [
             name
@@ -186,22 +187,26 @@ class Generations:
         def counting(other: Any, prompt_ids: Any, *more: Any, **named: Any) -> Any:
             if other is trainer:
                 self.asked += len(prompt_ids)
-                if self.refuse is not None and self.asked > self.rows:
+                if self.refuse is not None and self.asked > len(self.rows):
                     raise self.refuse(
                         f"{type(trainer).__name__} generates {self.asked} rollouts in place of "
-                        f"{self.rows}"
+                        f"{len(self.rows)}"
                     )
             return single(other, prompt_ids, *more, **named)
 
         with patched_attribute(GRPOTrainer, SINGLE, counting):
             yield
 
-    def score(self, completions: Sequence[Any]) -> None:
-        """Notes that these completions were generated and are scored."""
+    def score(self, inputs: Sequence[dict[str, Any]], completions: Sequence[Any]) -> bool:
+        """Notes that these completions of these rows were generated and are scored; whether they
+        are the rows that the trainer was given."""
         mine = [[int(token) for token in ids] for ids in completions]
         if self.refuse is not None and self.scored and mine != self.scored[-1]:
             raise self.refuse(f"{type(self.trainer).__name__} generates more than once in a step")
         self.scored.append(mine)
+        prompts = [[each.get("prompt") for each in rows] for rows in (inputs, self.rows)]
+        self.given.append(self.plain or prompts[0] == prompts[1])
+        return self.given[-1]
 
     def of_batch(self, output: dict[str, Any]) -> int | None:
         """The last of the calls whose completions are the rows of this batch, None if it is made
@@ -211,7 +216,10 @@ class Generations:
             return last
         pad = self.trainer._tokenizer.pad_token_id
         rows = output["completion_ids"].tolist()
-        same = [_are_rows(each, rows, pad) for each in self.scored]
+        same = [
+            given and _are_rows(each, rows, pad)
+            for each, given in zip(self.scored, self.given, strict=True)
+        ]
         own = self.refuse is not None and bool((output["advantages"] != 0).any())
         flags = torch.tensor([[*same, not own]], device=self.trainer.accelerator.device)
         *all_same, left_alone = self.trainer.accelerator.gather(flags).all(dim=0).tolist()

@@ -261,7 +261,7 @@ def generate(
     )
     scored: list[tuple[torch.Tensor, IntArray, list[list[Any]]]] = []
     refuse = None if options.keep_batch else functools.partial(refusal, training.session.policy)
-    generations = Generations(trainer, training.generate, len(rows), refuse)
+    generations = Generations(trainer, training.generate, rows, refuse)
     names = training.session.reports
     score = trainer._calculate_rewards
 
@@ -270,8 +270,9 @@ def generate(
     ) -> torch.Tensor:
         # Added only here: an environment's reset() gets the columns of its row, and may not accept
         # this one.
-        grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
-        generations.score(completion_ids_list)
+        grouped = inputs
+        if generations.score(inputs, completion_ids_list):
+            grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
         rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
         lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
         lengths_R = trainer.accelerator.gather(lengths)[:wanted].cpu().numpy()
@@ -282,6 +283,8 @@ def generate(
             else []
         )
         scored.append((rewards[:wanted], lengths_R, reported))
+        if options.keep_batch:
+            return rewards
         rewards = rewards.clone()
         rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
         return rewards

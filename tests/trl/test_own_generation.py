@@ -121,6 +121,22 @@ class Halves(GRPOTrainer):
         return made | {"num_items_in_batch": one["num_items_in_batch"]}
 
 
+class Doubling(GRPOTrainer):
+    """Generates for twice as many rows, and trains on half of them."""
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions([*inputs, *inputs])
+        half = {name: value[::2] for name, value in output.items() if value.dim()}
+        return half | {"num_items_in_batch": half["completion_mask"].sum()}
+
+
+class Exchanging(GRPOTrainer):
+    """Trains on rows of other prompts."""
+
+    def _generate_and_score_completions(self, inputs):
+        return super()._generate_and_score_completions([{**row, "prompt": "11="} for row in inputs])
+
+
 FIELD = "advantages"  # not written in the method
 
 
@@ -142,6 +158,8 @@ class Fewer(GRPOTrainer):
         (Twice, "generates 32 rollouts in place of 16"),
         (More, "generates 32 rollouts in place of 16"),
         (Halves, "generates 32 rollouts in place of 16"),
+        (Doubling, "generates 32 rollouts in place of 16"),
+        (Exchanging, "trains on other rows than it was given"),
         (Weighing, "computes advantages of its own"),
         (Fewer, "trains on other rows than it was given"),
     ],
@@ -180,16 +198,17 @@ def test_uniform_records_the_batch_that_is_trained_on_and_counts_what_was_genera
         assert rows.reward.sum() == sum(low_digit(texts))
 
 
-def test_a_batch_of_two_generations_is_trained_on_under_uniform_and_not_recorded(build, ledger, caplog):
-    plain = rebuilt(build(), Halves)
+@pytest.mark.parametrize(("cls", "generated"), [(Halves, [32.0] * 4), (Doubling, [32.0] * 4), (Exchanging, [])])
+def test_a_batch_made_otherwise_is_trained_on_under_uniform_and_not_recorded(build, ledger, caplog, cls, generated):
+    plain = rebuilt(build(), cls)
     plain.train()
-    trainer = rebuilt(build(), Halves)
+    trainer = rebuilt(build(), cls)
     callback = trained(trainer, ba.uniform(), ledger=ledger)
     assert same_weights(weights(plain), weights(trainer))
-    assert logged(trainer, "budgetalloc/generated") == [32.0] * 4
+    assert logged(trainer, "budgetalloc/generated") == generated
     assert callback.policy.estimator.step == 0
     assert not ledger.exists()
-    (warning,) = [text for text in caplog.messages if "Halves makes a batch otherwise" in text]  # once
+    (warning,) = [text for text in caplog.messages if f"{cls.__name__} makes a batch otherwise" in text]  # once
     assert "neither observed nor in the ledger" in warning
 
 
