@@ -3,6 +3,7 @@ its `rollout_func`."""
 
 import copy
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -14,6 +15,7 @@ import torch
 from budgetalloc.budget import IntArray
 from budgetalloc.errors import UnsupportedError
 from budgetalloc.trl.patching import patched_attribute
+from budgetalloc.trl.vllm_seeds import seeds_by_row
 
 
 def tokens_of(trainer: Any, prompts: list[Any]) -> list[list[int]]:
@@ -82,6 +84,7 @@ def extended(
     with (
         patched_attribute(trainer, "num_generations", 1),  # TRL 1.14
         patched_attribute(trainer, "num_generations_eval", 1),
+        seeds_by_row(trainer, Counter()),
     ):
         made_R, logps_R = generate_within(trainer, limits_R, single)
     return list(zip(made_R, logps_R or [[] for _ in made_R], strict=True))

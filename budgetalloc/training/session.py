@@ -467,6 +467,8 @@ class Session:
             met = len(self.policy.estimator) / self.pool_size if self.pool_size else None
             every, hints = self.options.metrics == "all", self.options.hint is not None
             metrics = metrics_of(batch, measure, trained_R, lost_R, met, every=every, hints=hints)
+            if len(kept_R) != len(batch):
+                metrics["generated"] = float(len(batch))
             for write in self.written:
                 write(batch)
             self._warn_if_prompts_never_return(step)

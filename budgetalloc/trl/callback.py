@@ -45,12 +45,14 @@ from budgetalloc.trl.compatibility import (
     check_trainer,
     no_decision,
     unaligned_saves,
+    unrecorded,
 )
 from budgetalloc.trl.hidden_states import hidden_states
 from budgetalloc.trl.patching import patched_attribute, timed_steps
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
 from budgetalloc.trl.step import Rows, Training, run_step
 from budgetalloc.trl.trackers import Trackers
+from budgetalloc.trl.vllm_seeds import one_text_warning
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +146,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
         self._inside = False  # whether `train` runs
+        self._unrecorded = False  # whether a warning about a batch without a record was logged
         self._held = ExitStack()  # replacements of the trainer's methods during training
         self._wrap_train(trainer)
 
@@ -230,10 +233,12 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if speaks:
             for text in broken_assumptions(trainer, self.options, self.prompts):
                 logger.warning("%s", text)
+        elif not self.session.quiet and (copies := one_text_warning(trainer)):
+            logger.warning("%s", copies)
         if unaligned := unaligned_saves(trainer):
             logger.warning("%s", unaligned)
         restore_order(trainer, train_dataloader)
-        self._begun = state.global_step, self.policy.estimator.step
+        self._begun, self._called = state.global_step, False
         for part in self.session.parts:
             part.start()
             if part.clock is not None:
@@ -269,7 +274,11 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             if not self._attached():
                 self._let_go(training)
                 return generate(inputs)
+            self._called = True
             output, self.batch = run_step(training, inputs)
+            if self.batch is None and not self._unrecorded:
+                self._unrecorded = True
+                logger.warning("%s", unrecorded(trainer, self.policy))
             return output
 
         self._held.enter_context(
@@ -317,12 +326,9 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if self._unobserved is not None:
             return
         self._check_inside()
-        begun, known = self._begun
-        steps = state.global_step - begun
-        if (
-            self.policy.estimator.step == known
-            and steps >= args.steps_per_generation * self.trainer.num_iterations
-        ):
+        steps = state.global_step - self._begun
+        every = args.steps_per_generation * self.trainer.num_iterations
+        if not self._called and steps >= every:
             raise no_decision(steps)
 
     def on_log(

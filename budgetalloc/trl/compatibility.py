@@ -15,6 +15,7 @@ from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
+from budgetalloc.trl.own_generation import reads_of_groups, refusal
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ SEAM = (
     "_load_optimizer_and_scheduler",
     "_metrics",
     "_logs",
+    "_step",
     "_tokenizer",
     "num_generations",
     "num_iterations",
@@ -194,6 +196,8 @@ def _refusals(
             f"loss, where GRPOConfig asks for {rows}. Give the Policy a keep=, or needs with "
             "generate=1."
         )
+    if not options.keep_batch and (read := reads_of_groups(trainer)):
+        yield refusal(policy, read)
     if options.buffer is not None:
         if not hasattr(options.buffer, "substitute"):
             yield InputError("buffer", "pass a CorrectResponseBuffer.", options.buffer)
@@ -291,6 +295,15 @@ def no_decision(steps: int) -> UnsupportedError:
         f"TRL {trl.__version__} trained {steps} steps without calling "
         "GRPOTrainer._generate_and_score_completions on the trainer, so the policy made no "
         f"decision. {_INSTALL}"
+    )
+
+
+def unrecorded(trainer: Any, policy: Policy) -> str:
+    """The warning about a batch of which nothing is known but its rows."""
+    return (
+        f"{type(trainer).__name__} makes a batch otherwise than of the rollouts that TRL generated "
+        f"and scored at once. It is trained on as without {policy}, and such steps are neither "
+        "observed nor in the ledger."
     )
 
 

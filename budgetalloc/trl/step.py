@@ -9,8 +9,10 @@ import functools
 import inspect
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.block_rewards import BlockRewards
+from budgetalloc.trl.own_generation import Generations, refusal
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import (
     counted,
@@ -37,6 +40,7 @@ from budgetalloc.trl.processes import (
     rows_of_process,
     select_rows,
 )
+from budgetalloc.trl.vllm_seeds import Text, seeds_by_row
 
 GROUP = "budgetalloc_group"  # the column that gives reward functions the prompt's id
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
@@ -53,20 +57,32 @@ class Training:
     # TRL's `_generate_and_score_completions` when training began
     generate: Callable[[Rows], dict[str, Any]]
     blocks: BlockRewards | None = None  # where rows are chosen, and warnings are logged
+    # rollouts generated at the micro-step of the last generation, the only key
+    made: dict[int, int] = field(default_factory=dict)
 
 
-def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts]:
-    """TRL's batch to train on, with as many rows as `inputs`, and the record of the step."""
+def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts | None]:
+    """TRL's batch to train on, with as many rows as `inputs`, and the record of the step.
+
+    There is no record if the trainer's own code makes the batch of several generations.
+    """
     trainer, session = training.trainer, training.session
-    started, generating = time.perf_counter(), 0.0
+    started, generating, generated = time.perf_counter(), 0.0, 0
     session.follow(trainer.reward_func_names, trainer.reward_weights.tolist())
     outputs: list[dict[str, Any]] = []
     sizes: list[int] = []  # of the rounds
+    sent = Counter[Text]()  # to vLLM
     total = len(inputs) * trainer.accelerator.num_processes
     for ids_R, rows in decide(training, inputs):
         generation_started = time.perf_counter()
-        made, output = generate(training, ids_R, rows)
-        generating += time.perf_counter() - generation_started
+        made, output, number = generate(training, ids_R, rows, sent)
+        generating, generated = (
+            generating + time.perf_counter() - generation_started,
+            generated + number,
+        )
+        if made is None:
+            log_generated(training, generated, total)
+            return output, None
         if training.blocks is not None:
             training.blocks.add(session.scoring.names, made["scores_RF"])
         group_R = None  # TRL's own groups, where its rows are unchanged
@@ -75,17 +91,35 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
         session.observe(ids_R, **made, groups_R=group_R)
         outputs.append(output)
         sizes.append(len(ids_R))
-    if (generated := sum(sizes)) < total:
+    if sum(sizes) < total:
         raise InputError(
-            f"{session.policy} requested {generated} rollouts in one step, and the trainer trains "
+            f"{session.policy} requested {sum(sizes)} rollouts in one step, and the trainer trains "
             f"on {total}: request at least {total}."
         )
     batch = session.record(trainer.state.global_step)
     output, everyones_R, kept_R = batch_to_train_on(training, batch, sizes, outputs, total)
     metrics = session.end(everyones_R, kept_R).metrics
     metrics["seconds"] = time.perf_counter() - started - generating
+    metrics.pop("generated", None)
     log(training, batch, len(outputs), metrics)
+    log_generated(training, generated, total)
     return output, batch
+
+
+def log_generated(training: Training, generated: int, total: int) -> None:
+    """Logs how many rollouts were generated, if not as many as are trained on. A trainer that drops
+    a batch and generates another one has both counted."""
+    trainer, made = training.trainer, training.made
+    logged = trainer._metrics["train"]["budgetalloc/generated"]
+    before = made.pop(trainer._step, 0)
+    if before not in (0, total):
+        logged.pop()
+    made.clear()
+    made[trainer._step] = before + generated
+    if before + generated != total:
+        logged.append(float(before + generated))
+    elif not logged:  # TRL divides by the number of entries
+        del trainer._metrics["train"]["budgetalloc/generated"]
 
 
 def log(training: Training, batch: Rollouts, rounds: int, metrics: dict[str, float]) -> None:
@@ -208,10 +242,14 @@ def copied(value: Any) -> Any:
 
 
 def generate(
-    training: Training, ids_R: list[Id], rows: Rows
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    training: Training, ids_R: list[Id], rows: Rows, sent: Counter[Text]
+) -> tuple[dict[str, Any] | None, dict[str, Any], int]:
     """One round of TRL's own generation and scoring: the rollouts of all processes without fillers,
-    as arguments of `Session.observe`, and TRL's batch of this process.
+    as arguments of `Session.observe`, TRL's batch of this process, and how many rollouts were
+    generated.
+
+    The first is None if the policy decides nothing, and the trainer makes its batch otherwise than
+    of what it generated and scored at once.
 
     TRL's mean lengths include the fillers; all reward statistics exclude them.
     """
@@ -222,6 +260,8 @@ def generate(
         ids_R, trainer.accelerator.process_index, trainer.accelerator.num_processes
     )
     scored: list[tuple[torch.Tensor, IntArray, list[list[Any]]]] = []
+    refuse = None if options.keep_batch else functools.partial(refusal, training.session.policy)
+    generations = Generations(trainer, training.generate, rows, refuse)
     names = training.session.reports
     score = trainer._calculate_rewards
 
@@ -230,7 +270,9 @@ def generate(
     ) -> torch.Tensor:
         # Added only here: an environment's reset() gets the columns of its row, and may not accept
         # this one.
-        grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
+        grouped = inputs
+        if generations.score(inputs, completion_ids_list):
+            grouped = [{GROUP: name, **row} for name, row in zip(mine_R, inputs, strict=True)]
         rewards: torch.Tensor = score(grouped, prompts, completions, completion_ids_list)
         lengths = torch.tensor([len(ids) for ids in completion_ids_list], device=rewards.device)
         lengths_R = trainer.accelerator.gather(lengths)[:wanted].cpu().numpy()
@@ -241,6 +283,8 @@ def generate(
             else []
         )
         scored.append((rewards[:wanted], lengths_R, reported))
+        if options.keep_batch:
+            return rewards
         rewards = rewards.clone()
         rewards[wanted:] = torch.nan  # TRL treats a filler like a rollout without scores
         return rewards
@@ -255,10 +299,17 @@ def generate(
     if trees is not None:
         trees.begin(mine_R)
     keeping = patched_attribute(trainer, "_calculate_rewards", score_and_keep)
-    functions = [without_group(function) for function in trainer.reward_funcs]
+    functions = [
+        without_group(
+            function if training.blocks is None else training.blocks.watched(name, function)
+        )
+        for name, function in zip(trainer.reward_func_names, trainer.reward_funcs, strict=True)
+    ]
     scoring = patched_attribute(trainer, "reward_funcs", functions)
-    with keeping, one_row_groups, scoring:
+    seeding = nullcontext() if options.keep_batch else seeds_by_row(trainer, sent)
+    with keeping, one_row_groups, scoring, seeding, generations.counted():
         output = training.generate(rows)
+    at = generations.of_batch(output) if scored else None
     if trees is not None:
         output |= trees.branches(output["completion_ids"].size(1))
     if not scored:
@@ -267,7 +318,9 @@ def generate(
         )
     if fillers := len(rows) * trainer.accelerator.num_processes - wanted:
         drop_fillers(trainer._logs, fillers)
-    rewards_per_func, lengths_R, reported = scored[-1]
+    if at is None:
+        return None, output, generations.generated()
+    rewards_per_func, lengths_R, reported = scored[at]
     # TRL's weighted sum; NaN where no reward function scored the rollout
     weights = trainer.reward_weights.to(rewards_per_func.device)
     rewards_R = (rewards_per_func * weights).nansum(dim=1)
@@ -283,7 +336,7 @@ def generate(
         made["prompt_lengths_R"] = prompt_lengths[:wanted].cpu().numpy()
     if names:
         made["costs_R"] = {name: [row[at] for row in reported] for at, name in enumerate(names)}
-    return made, output
+    return made, output, generations.generated() if options.keep_batch else wanted
 
 
 def without_group(function: Any) -> Any:

@@ -100,6 +100,7 @@ def logged_keys():
     keys |= {"cost/at_bound", "cost/mean", "reused"}  # tests/contrib
     keys |= {"domain/age/DOMAIN", "domain/lag/DOMAIN"}  # tests/contrib/trl/test_rollout_worker.py
     keys |= {"hinted"}  # tests/trl/test_hints.py
+    keys |= {"generated"}  # tests/trl/test_own_generation.py
     keys |= {key for key in metrics_of_a_shadow() if key.startswith("shadow/")}
     keys |= {"lengths/cap", "lengths/cut", "thoughts/forced"}  # in contrib/lengths, contrib/thought_and_answer
     keys |= {"trees/tokens", "trees/share", "trees/roots"}  # in contrib/trees

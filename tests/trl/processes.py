@@ -40,6 +40,7 @@ REUSED = {"num_iterations": 2, "max_steps": 4, "beta": 0.1}  # with old and refe
 RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, Any]]] = {
     "plain": (None, {}, {}),
     "uniform": (ba.uniform, {"shadow": "adaptive"}, {}),
+    "twice": (ba.uniform, {}, {}),  # the trainer drops the first batch of each step
     "thompson": (lambda: ba.thompson(discount=1.0, idle=1.0), {"candidates": 2}, REUSED),
     "adaptive": (ba.adaptive, {"domain": "subject", "quotas": {"math": (0.5, 0.6)}}, {}),
     "costs": (  # a reported column, and a shadow of the loader's batch
@@ -99,6 +100,9 @@ def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, An
     trainer = make_trainer(folder, name, world, **config)
     if force:
         trainer.rollout_func = forced
+    if name == "twice":
+        own = trainer._generate_and_score_completions
+        trainer._generate_and_score_completions = lambda inputs: [own(inputs), own(inputs)][1]
     policy = make() if make is not None else None
     if policy is not None:
         ledger = folder / f"{name}.jsonl"
@@ -152,6 +156,14 @@ def failure(folder: Path, name: str, rank: int) -> str:
             policy.observe([0], [1.0])
     elif name == "decide":
         policy = policy_of_rounds(broken, "broken")
+    elif name == "weighs":
+        policy, own, field = ba.thompson(), trainer._generate_and_score_completions, "advantages"
+
+        def weighs(inputs):
+            output = own(inputs)
+            return {**output, field: output[field] + rank}
+
+        trainer._generate_and_score_completions = weighs
     else:
         policy, trainer.rollout_func = policy_of_rounds(), masked
     trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
@@ -257,7 +269,7 @@ def changing(folder: Path, name: str) -> dict[str, Any]:
 
 
 CHANGING = ("changing", "raises")
-FAILURES = ("seed", "state", "decide", "mask")
+FAILURES = ("seed", "state", "decide", "mask", "weighs")
 LED = ("counts", "rounds", "keep")
 
 

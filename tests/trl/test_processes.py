@@ -100,6 +100,13 @@ def test_every_process_learns_from_the_rewards_of_all(folder, seen, name, where)
         np.testing.assert_array_equal(many.frame[column], one.frame[column])
 
 
+@pytest.mark.parametrize("where", ["1", "2"])
+def test_what_all_processes_generated_is_counted(folder, seen, where):
+    for rank in seen[where][:1]:  # only the first one logs
+        assert [entry["budgetalloc/generated"] for entry in rank["twice"]["logs"]] == [2 * BATCH] * 3
+    assert len(ba.Ledger.read(folder / f"{where}/twice.jsonl").frame) == 3 * BATCH
+
+
 @pytest.mark.parametrize(("name", "where"), SEVERAL)
 def test_rows_are_shared_evenly_and_tokens_counted_together(seen, name, where):
     alone = seen["1"][0][name]["batches"]
@@ -167,6 +174,7 @@ EXPECTED = {
         "BudgetallocError: Process 0 failed to decide, and all processes stop. It raised ZeroDivisionError: no counts",
     ],
     "mask": ["UnsupportedError: The rounds of a step cannot be merged: TRL's batch has ['tool_mask'] in some of t"] * 2,
+    "weighs": ["UnsupportedError: GRPOTrainer computes advantages of its own, which would be replaced"] * 2,
 }
 
 

@@ -213,6 +213,53 @@ def test_thought_and_answer_have_the_log_probabilities_with_which_they_were_samp
     assert forced.total() > STEPS
 
 
+def samples(call):
+    """The completions of each prompt of a call, in order."""
+    made = {}
+    for prompt, completion in zip(call["prompts"], call["completions"], strict=True):
+        made.setdefault(prompt, []).append(completion)
+    return made
+
+
+def of_one_step(calls):
+    """The completions of each prompt in all calls of a step, in order."""
+    made = {}
+    for call in calls:
+        for prompt, completions in samples(call).items():
+            made.setdefault(prompt, []).extend(completions)
+    return made
+
+
+@needs_vllm
+def test_a_seed_gives_the_rollouts_of_a_prompt_the_samples_of_one_request(seen):
+    """Before the weights change: TRL's server takes n samples of a request; here each row is a request of its own."""
+    runs = seen["server"]
+    expected = of_one_step(by_step(runs["plain, seeded"])[0])
+    for name in ("uniform, seeded", "odd, seeded"):  # they have the same prompts
+        compared = 0
+        for prompt, texts in of_one_step(by_step(runs[name])[0]).items():
+            common = min(len(texts), len(expected[prompt]))
+            assert texts[:common] == expected[prompt][:common]
+            compared = max(compared, len({*map(tuple, texts[:common])}))
+        assert compared == SIZE
+
+
+@needs_vllm
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["thompson, seeded", "odd, seeded", "trees, seeded", "thoughts, seeded"])
+def test_with_a_seed_rollouts_of_a_prompt_are_not_one_text(seen, mode, name):
+    """Few agree by chance, such as those that end at once. In the process TRL alone repeats one text."""
+    repeated = [of_one_step(calls) for calls in by_step(seen["colocate"]["plain, seeded"])]
+    assert all(len({*map(tuple, texts)}) == 1 for step in repeated for texts in step.values())
+    texts, different = 0, 0
+    for calls in by_step(seen[mode][name]):
+        made = of_one_step(calls) if name == "odd, seeded" else samples(calls[0])  # of trees, the roots
+        texts += sum(map(len, made.values()))
+        different += sum(len({*map(tuple, each)}) for each in made.values())
+        assert max(map(len, made.values())) > 1
+    assert different > 0.7 * texts
+
+
 def test_continuous_batching_of_transformers_answers_each_prompt(build):
     """At this low temperature a prompt has one answer, the most probable one."""
     config = {"num_blocks": 16, "max_batch_tokens": 64, "page_size": 32}

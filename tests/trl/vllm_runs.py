@@ -44,6 +44,7 @@ BY_TOKEN = {"vllm_importance_sampling_mode": "token_truncate"}  # ratios as wide
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": BATCH}
 BLOCK = 32  # tokens, the unit of vLLM's prefix cache
 LONG = BY_TOKEN | {"max_completion_length": 12}
+SEEDED = BY_TOKEN | {"generation_kwargs": {"seed": 7}}
 RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "plain": (None, {}),
     "uniform": (ba.uniform, {}),
@@ -60,12 +61,24 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any]]] = {
     "lengths": (ba.thompson, LONG),  # with a schedule and a cap for each prompt
     "thoughts": (ba.thompson, LONG),  # in two phases, of which "=" ends the first
     "truncated": (ba.thompson, LONG),  # thoughts at two budgets, with two answers each
+    "plain, seeded": (None, SEEDED),
+    "uniform, seeded": (ba.uniform, SEEDED),
+    "thompson, seeded": (ba.thompson, SEEDED),
+    "odd, seeded": (policy_of_rounds, SEEDED),
+    "trees, seeded": (ba.uniform, SEEDED | {"max_completion_length": 12}),
+    "thoughts, seeded": (None, SEEDED | {"max_completion_length": 12}),
     "strided": (ba.thompson, {}),  # as if TRL had not been told that each row is a prompt of its own
 }
 
 
 TREES = {"trees": Trees([2, 4]), "trees of thompson": Trees(3)}
-FUNCTIONS = {**TREES, "thoughts": ThoughtAndAnswer(3, 2, end="="), "truncated": TruncatedThoughts([2, 4], 2, end="=")}
+FUNCTIONS = {
+    **TREES,
+    "trees, seeded": Trees([2, 4]),
+    "thoughts": ThoughtAndAnswer(3, 2, end="="),
+    "thoughts, seeded": ThoughtAndAnswer(3, 2, end="="),
+    "truncated": TruncatedThoughts([2, 4], 2, end="="),
+}
 
 
 def gaps(model: Any, prompts: list[list[int]], completions: list[list[int]], logps: list[list[float]]) -> list[float]:
@@ -141,7 +154,7 @@ def run(folder: Path, mode: str, name: str, **where: Any) -> dict[str, Any]:
         lengths = [len(ids) for ids in completions]
         call["caps"] = cap.caps([int(text[:-1]) for text in texts]).tolist() if name == "lengths" else []
         far = gaps(trainer.model, prompts, completions, logps)
-        seen["calls"].append({**call, "prompts": texts, "lengths": lengths, "gaps": far})
+        seen["calls"].append({**call, "prompts": texts, "lengths": lengths, "gaps": far, "completions": completions})
         return output
 
     def recording_loss(model: Any, inputs: dict[str, Any]) -> Any:
