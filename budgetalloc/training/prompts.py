@@ -281,8 +281,8 @@ class Prompts:
                     )
                     one, other = read[first][column], read[index][column]
                     raise InputError(
-                        f"{self.column}={self.rows([first])[0][self.column]!r} names two prompts of "
-                        f"the train dataset: {column!r} is {_shown(one, other)} in row {first} and "
+                        f"{self.column}={self.rows([first])[0][self.column]!r} names two prompts "
+                        f"of the train dataset: {column!r} is {_shown(one, other)} in row {first} and "
                         f"{_shown(other, one)} in row {index}. Rows with the same {self.column!r} "
                         f"must have the same prompt. If the column {self.column!r} numbers "
                         "something else, such as templates, rename it, or pass prompt_id= with a "

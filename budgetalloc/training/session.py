@@ -4,7 +4,6 @@ import logging
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import compress
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -356,7 +355,7 @@ class Session:
             if rewards_R is None:
                 with np.errstate(invalid="ignore", over="ignore"):
                     rewards_R = self.scoring.total_rewards(scores)
-            infinite_F = list(compress(names, (np.abs(scores) > LARGEST_REWARD).any(axis=0)))
+            places = np.flatnonzero((np.abs(scores) > LARGEST_REWARD).any(axis=0))
             rewards, scores = without_infinite(rewards_R, scores, np.array(self.scoring.weights))
             measure = now.measure or self.scoring.measure(rewards, scores)
             success = measure.success(rewards, scores)
@@ -373,8 +372,8 @@ class Session:
             if prompt_lengths_R is not None:
                 rows["prompt_lengths_R"] = prompt_lengths_R
             step.observe(ids_R, rewards, success, hinted=step.hinted)
-            if infinite_F or (np.isnan(rewards) & ~np.isnan(rewards_R)).any():
-                now.infinite = now.infinite or [repr(name) for name in infinite_F] or ["the sum"]
+            if len(places) or (np.isnan(rewards) & ~np.isnan(rewards_R)).any():
+                now.infinite = now.infinite or [repr(names[f]) for f in places] or ["the sum"]
             now.ids_R += ids_R
             now.groups_R += ids_R if groups_R is None else list(groups_R)
             now.observed.append(rows)
