@@ -284,8 +284,8 @@ class Prompts:
                         f"{self.column}={self.rows([first])[0][self.column]!r} names two prompts "
                         f"of the train dataset: {column!r} is {_shown(one, other)} in row "
                         f"{first} and {_shown(other, one)} in row {index}. Rows with the same "
-                        f"{self.column!r} must have the same prompt. If the column {self.column!r} numbers "
-                        "something else, such as templates, rename it, or pass prompt_id= with a "
+                        f"{self.column!r} must have the same prompt. If the column "
+                        f"{self.column!r} numbers something else, such as templates, rename it, or pass prompt_id= with a "
                         "column that names prompts: without such a column each prompt is named by "
                         "its text."
                     )
