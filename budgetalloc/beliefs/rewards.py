@@ -1,8 +1,10 @@
 """Rewards of rollouts: checks, the map from a range to [0, 1], and which groups are mixed."""
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,10 @@ EQUAL = 1e-6
 absolute."""
 WAIT = 10
 """Steps after which success is the total reward, if no function has given both 0 and 1."""
+LARGEST_REWARD = 1e300
+"""Larger rewards count as infinite, because their sums would overflow."""
 BoolArray = NDArray[np.bool_]
+logger = logging.getLogger(__name__)
 
 
 def check_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:
@@ -50,19 +55,49 @@ def check_outcomes(
     """The rewards and the successes of rollouts as floats, None as NaN.
 
     Without `success_R`, the rewards are the successes. A rollout without a reward has no success
-    either.
+    either, and an infinite reward counts as none.
 
     Raises:
-        InputError: a wrong length, a reward that is not finite, or a success outside [0, 1].
+        InputError: a wrong length, or a success outside [0, 1].
 
     >>> check_outcomes([0.2, 1.0, None], [0, 1, 1], 3)
     (array([0.2, 1. , nan]), array([ 0.,  1., nan]))
     """
+    rewards_R = check_array("rewards_R", rewards_R, "one number, NaN or None for each rollout")
+    if (np.abs(rewards_R) > LARGEST_REWARD).any():
+        _warn_of_infinite()
+        rewards_R = without_infinite(rewards_R)[0]
     if success_R is None:
         success = check_rewards(rewards_R, rows)
         return success, success
     rewards, success = as_rewards(rewards_R, rows), check_rewards(success_R, rows, "success_R")
     return rewards, np.where(np.isnan(rewards), np.nan, success)
+
+
+def without_infinite(
+    rewards_R: FloatArray, scores_RF: FloatArray | None = None, weights_F: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Total rewards and the rewards by function, NaN where they are infinite: such a rollout
+    counts as one without a reward, unless the infinite reward has weight 0.
+
+    >>> without_infinite(np.array([1.0, np.inf]), np.array([[1.0], [np.inf]]), np.ones(1))[0]
+    array([ 1., nan])
+    """
+    infinite_R = np.abs(rewards_R) > LARGEST_REWARD
+    scores_RF = np.zeros((len(rewards_R), 0)) if scores_RF is None else scores_RF
+    infinite_RF = np.abs(scores_RF) > LARGEST_REWARD
+    if weights_F is not None:
+        infinite_R = infinite_R | infinite_RF[:, weights_F != 0].any(axis=1)
+    lost_RF = infinite_RF | infinite_R[:, None]
+    return np.where(infinite_R, np.nan, rewards_R), np.where(lost_RF, np.nan, scores_RF)
+
+
+@lru_cache(maxsize=1)  # once a process
+def _warn_of_infinite() -> None:
+    logger.warning(
+        "rewards_R has an infinite reward, which counts as no reward, here and later. Pass None "
+        "where there is no reward."
+    )
 
 
 def as_rewards(rewards_R: ArrayLike, rows: int, name: str = "rewards_R") -> FloatArray:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from budgetalloc.beliefs.rewards import LARGEST_REWARD
 from budgetalloc.errors import InputError, shown
 from budgetalloc.logs.cells import OWN, Asked, known_id, listed, numbers, there, weighted
 from budgetalloc.logs.records import FAULTS, LARGEST, NO_STEPS, Notes
@@ -47,7 +48,6 @@ _WIDE = re.compile(r"(reward|score)s?_?\d+")
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _ENOUGH = 8  # rows that allow an inference
 _MOST = 100_000  # rollouts of a row
-_LARGEST_REWARD = 1e300  # larger rewards count as infinite, because their sums would overflow
 SCORE = "score of "
 """Comes before the name of a reward function."""
 
@@ -193,7 +193,7 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     out = out[(codes_R >= 0) & ~odd_R]
     if columns.grouped:
         out = _expanded(out, notes)
-    infinite_R = out["reward"].abs() > _LARGEST_REWARD
+    infinite_R = out["reward"].abs() > LARGEST_REWARD
     notes.note("infinite reward", infinite_R.sum())
     return out.assign(reward=out["reward"].mask(infinite_R), grouped=columns.grouped)
 

@@ -1,6 +1,6 @@
 """Prompt ids of a dataset's rows, and the dataset as a pool of distinct prompts."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import compress
@@ -136,7 +136,7 @@ class Prompts:
     ) -> None:
         self.dataset, self.text, self._required = dataset, text, required
         self._hashes: dict[Id, int] = {}
-        columns = _columns_of_rows(dataset)
+        columns = self.columns = _columns_of_rows(dataset)
         self.unnamed: UnsupportedError | None = None
         """Why prompts cannot be identified, if ids are not required."""
         try:
@@ -149,6 +149,9 @@ class Prompts:
         self.name = column or DEFAULT_COLUMN
         self.column = self.name if self.name in columns else None
         self.indexable = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+        form = getattr(dataset, "format", None)
+        made = isinstance(form, Mapping) and form["type"] == "custom"  # `with_transform`
+        self._by_row = made or getattr(dataset, "column_names", None) is None
 
     def follow(self, dataset: Any) -> None:
         """Takes another dataset, with the same arguments. Raises as for the first one."""
@@ -192,15 +195,15 @@ class Prompts:
             UnsupportedError: the rows cannot be indexed. InputError: there is no such column, a
                 value cannot name a domain, or a prompt has rows in two domains.
         """
-        columns = list(getattr(self.dataset, "column_names", None) or [])
         if not self.indexable:
             raise UnsupportedError(
                 f"domain= is for the rows of a dataset, and a {type(self.dataset).__name__} does "
                 "not list its rows. Pass a datasets.Dataset."
             )
-        if column not in columns:
-            raise _no_column("domain", column, columns)
-        domains = list(self.dataset[column])
+        stored = getattr(self.dataset, "column_names", None) or []
+        if column not in (self.columns if self._by_row else stored):
+            raise _no_column("domain", column, self.columns if self._by_row else stored)
+        domains = list(self._values(column))
         for at, domain in enumerate(domains):
             if not isinstance(domain, (str, int, type(None))):
                 raise InputError(
@@ -220,6 +223,15 @@ class Prompts:
             for name, row in zip(self.pool, self.first_rows_P.tolist(), strict=True)
         }
 
+    def _values(self, column: str) -> Iterator[Any]:
+        """The column's value in each row, read in chunks to bound memory."""
+        total = len(self.dataset)
+        chunks = (range(at, min(at + _CHUNK, total)) for at in range(0, total, _CHUNK))
+        if self._by_row:
+            return (row[column] for chunk in chunks for row in self.rows(chunk))
+        stored = self.dataset[column]
+        return (x for chunk in chunks for x in stored[chunk.start : chunk.stop])
+
     @property
     def first_rows_P(self) -> IntArray:
         """The index of the first row of each prompt of `pool`."""
@@ -233,10 +245,7 @@ class Prompts:
 
     @cached_property
     def _listed(self) -> tuple[Pool, IntArray, dict[Id, list[int]]]:
-        column = self.dataset[self.column or self.text]  # read in chunks to bound memory
-        values = (
-            x for start in range(0, len(column), _CHUNK) for x in column[start : start + _CHUNK]
-        )
+        values = self._values(self.column or self.text)
         ids_P, row_R = factorize(
             check_ids(values, self.name) if self.column else [prompt_hash(x) for x in values]
         )
@@ -253,16 +262,18 @@ class Prompts:
         Datasets whose ids are hashes or whose rows cannot be indexed are not checked.
         """
         present = getattr(self.dataset, "column_names", None) or []
+        present = self.columns if self._by_row else present
         columns = [name for name in (self.text, *_MORE_COLUMNS) if name in present]
         if self.column is None or not self.indexable or not columns:
             return
-        # does not decode images
-        content = self.dataset.select_columns(columns).with_format("arrow")
+        if not self._by_row:  # does not decode images
+            content = self.dataset.select_columns(columns).with_format("arrow")
         pairs = [(index, rows[0]) for rows in self.rows_of_one.values() for index in rows[1:]]
         for start in range(0, len(pairs), _CHUNK):
             some = pairs[start : start + _CHUNK]
             wanted = list(dict.fromkeys(index for pair in some for index in pair))
-            read = dict(zip(wanted, content.select(wanted)[:].to_pylist(), strict=True))
+            rows = self.rows(wanted) if self._by_row else content.select(wanted)[:].to_pylist()
+            read = dict(zip(wanted, rows, strict=True))
             for index, first in some:
                 if read[index] != read[first]:
                     column = next(
@@ -270,13 +281,13 @@ class Prompts:
                     )
                     one, other = read[first][column], read[index][column]
                     raise InputError(
-                        f"{self.column}={self.dataset[first][self.column]!r} names two prompts of "
-                        f"the train dataset: {column!r} is {_shown(one, other)} in row {first} and "
-                        f"{_shown(other, one)} in row {index}. Rows with the same {self.column!r} "
-                        f"must have the same prompt. If the column {self.column!r} numbers "
-                        "something else, such as templates, rename it, or pass prompt_id= with a "
-                        "column that names prompts: without such a column each prompt is named by "
-                        "its text."
+                        f"{self.column}={self.rows([first])[0][self.column]!r} names two prompts "
+                        f"of the train dataset: {column!r} is {_shown(one, other)} in row "
+                        f"{first} and {_shown(other, one)} in row {index}. Rows with the same "
+                        f"{self.column!r} must have the same prompt. If the column "
+                        f"{self.column!r} numbers something else, such as templates, rename it, or "
+                        "pass prompt_id= with a column that names prompts: without such a column "
+                        "each prompt is named by its text."
                     )
 
     def shared_ids_warning(self) -> str | None:
@@ -335,9 +346,13 @@ class Prompts:
         """These prompts that the dataset has, and their texts or messages."""
         at_P = self.pool.find(ids_P)
         rows_K = self.first_rows_P[at_P[at_P >= 0]].tolist()
-        if not rows_K or self.text not in (getattr(self.dataset, "column_names", None) or []):
+        stored = getattr(self.dataset, "column_names", None) or []
+        if not rows_K or self.text not in (self.columns if self._by_row else stored):
             return []
-        values = self.dataset.select_columns([self.text]).select(rows_K)[self.text]
+        if self._by_row:
+            values = [row[self.text] for row in self.rows(rows_K)]
+        else:
+            values = self.dataset.select_columns([self.text]).select(rows_K)[self.text]
         return list(zip(compress(ids_P, (at_P >= 0).tolist()), values, strict=True))
 
     @cached_property

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, Pool, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.rewards import levelled
+from budgetalloc.beliefs.rewards import LARGEST_REWARD, levelled, without_infinite
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest, shown
@@ -23,7 +23,7 @@ from budgetalloc.policies.batch_advantages import sums_of
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import metrics_of
-from budgetalloc.training.options import Options
+from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.parts import Host, Part, Plan
 from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.single_thread import Exclusive
@@ -65,6 +65,7 @@ class _Open:
     measure: Measure | None = None  # from the first rollouts on
     record: Rollouts | None = None  # if it is up to date
     wanted: int = 0  # rollouts of the last request, until some are observed
+    infinite: list[str] = field(default_factory=list)  # what gave infinite rewards
 
 
 class Session:
@@ -143,6 +144,7 @@ class Session:
         self._alone, self._suspended = Exclusive(), list[_Open]()
         self._now: _Open | None = None
         self._cold = 0  # steps in a row with new prompts only
+        self._infinite = False  # whether an infinite reward was reported
         if resolved is None:
             self.attach(Host())
 
@@ -250,6 +252,14 @@ class Session:
         trains."""
         self.scoring.follow(rewards, weights)
 
+    def follow_scale(self, trainer_scale: str) -> None:
+        """Takes the trainer's scale of advantages for the next step, as `follow`."""
+        if trainer_scale != self.options.trainer_scale:
+            needs, asked = self.options.needs, self.options.asked
+            self.options = Options.resolve(needs, trainer_scale, asked)
+            if not self.quiet and (other := other_scale(self.policy, self.options)):
+                logger.warning("%s", other)
+
     def suspend(self) -> None:
         """Suspends the current step, so that the next one can begin before its rollouts are
         there."""
@@ -342,7 +352,11 @@ class Session:
             reported = np.full((len(ids_R), len(self.reports)), np.nan)
             if costs_R is not None:
                 reported = self._reported(costs_R, len(ids_R))
-            rewards = self.scoring.total_rewards(scores) if rewards_R is None else rewards_R
+            if rewards_R is None:
+                with np.errstate(invalid="ignore", over="ignore"):
+                    rewards_R = self.scoring.total_rewards(scores)
+            places = np.flatnonzero((np.abs(scores) > LARGEST_REWARD).any(axis=0))
+            rewards, scores = without_infinite(rewards_R, scores, np.array(self.scoring.weights))
             measure = now.measure or self.scoring.measure(rewards, scores)
             success = measure.success(rewards, scores)
             rows = {
@@ -358,6 +372,8 @@ class Session:
             if prompt_lengths_R is not None:
                 rows["prompt_lengths_R"] = prompt_lengths_R
             step.observe(ids_R, rewards, success, hinted=step.hinted)
+            if len(places) or (np.isnan(rewards) & ~np.isnan(rewards_R)).any():
+                now.infinite = now.infinite or [repr(names[f]) for f in places] or ["the sum"]
             now.ids_R += ids_R
             now.groups_R += ids_R if groups_R is None else list(groups_R)
             now.observed.append(rows)
@@ -425,6 +441,7 @@ class Session:
         )
         for part in self.parts:
             made = part.record(made, step)
+        self._warn_if_infinite(now.infinite, made.step)
         now.record = made
         return made
 
@@ -479,6 +496,17 @@ class Session:
             self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, sums_of(batch))
             self._now = None
             return Ended(batch, advantages_R, kept_R, metrics)
+
+    def _warn_if_infinite(self, names: list[str], step: int) -> None:
+        """Says once which rewards of a step are infinite."""
+        if names and not self._infinite and not self.quiet:
+            self._infinite = True
+            logger.warning(
+                "Step %d: an infinite reward, from %s. Such a rollout counts as one without a "
+                "reward, here and in later steps. Return None where there is no reward.",
+                step,
+                " and ".join(names),
+            )
 
     def _warn_if_prompts_never_return(self, step: Step) -> None:
         """Says once if the batches of many steps in a row had new prompts only."""

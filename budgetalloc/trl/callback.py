@@ -45,6 +45,7 @@ from budgetalloc.trl.compatibility import (
     check_trainer,
     no_decision,
     unaligned_saves,
+    unnamed_tasks,
     unrecorded,
 )
 from budgetalloc.trl.hidden_states import hidden_states
@@ -119,7 +120,10 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if main and (other := other_scale(self.policy, self.options)):
             logger.warning("%s", other)
         named = self.options.baseline is not None or self.options.shadow is not None
-        self.prompts = Prompts(trainer.train_dataset, prompt_id, required=named)
+        tasks = getattr(trainer, "environment_factories", None) is not None
+        self.prompts = Prompts(trainer.train_dataset, prompt_id, required=named and not tasks)
+        if named and (unnamed := unnamed_tasks(trainer, self.prompts)):
+            raise unnamed
         states = partial(hidden_states, trainer)
         self.policy = policy_with_features(
             self.policy, self.prompts, features, ledger, not main, states
@@ -296,13 +300,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
                     "policy) for the new dataset; a policy that is passed again keeps its beliefs.",
                 )
             self.prompts.follow(trainer.train_dataset)
-        if trainer.scale_rewards != self.options.trainer_scale and not self.options.keep_batch:
-            raise InputError(
-                "scale_rewards",
-                f"was {self.options.trainer_scale!r} when the callback was made. Remove the "
-                "callback, and add a new one with the same policy.",
-                trainer.scale_rewards,
-            )
+        self.session.follow_scale(trainer.scale_rewards)
+        self.options = self.session.options
         self._unobserved = self._check(self.policy, self.options, self.ledger_path)
         try:
             check_texts(self.policy.estimator.texts, self.prompts, "the policy")

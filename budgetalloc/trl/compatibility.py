@@ -141,7 +141,7 @@ def check_compatible(
         reason = error
     if options.baseline is not None:
         return None
-    reason = reason or prompts.unnamed or _unnamed_tasks(trainer, prompts) or prompts.unnamed_row()
+    reason = reason or unnamed_tasks(trainer, prompts) or prompts.unnamed or prompts.unnamed_row()
     if reason is None:
         return None
     if ledger is not None:
@@ -160,7 +160,7 @@ def _refusals(
         trainer.args.generation_batch_size,
         trainer.num_generations,
     )
-    columns = getattr(dataset, "column_names", None) or ()
+    columns = prompts.columns
     candidates, times, aggregation = (
         options.bounds.candidates,
         options.generate,
@@ -218,7 +218,7 @@ def _refusals(
             "equal groups. Use 'sum_then_normalize', or attach uniform() without baseline=, "
             "scale=, weight= and resolution=."
         )
-    if options.baseline is not None and (unnamed := _unnamed_tasks(trainer, prompts)):
+    if options.baseline is not None and (unnamed := unnamed_tasks(trainer, prompts)):
         yield unnamed
     if times > 1 and {"image", "images"} & set(columns):
         yield UnsupportedError(
@@ -230,7 +230,7 @@ def _refusals(
         yield from trainer.rollout_func.refusals(trainer, policy, options)
 
 
-def _unnamed_tasks(trainer: Any, prompts: Prompts) -> UnsupportedError | None:
+def unnamed_tasks(trainer: Any, prompts: Prompts) -> UnsupportedError | None:
     """The error about environments whose tasks no column identifies, or None."""
     if getattr(trainer, "environment_factories", None) is None or prompts.column is not None:
         return None

@@ -42,7 +42,7 @@ _NOT_AGAIN = {
     *("gather", "gather_object", "all_gather", "all_reduce", "broadcast"),
     *("STORE_GLOBAL", "STORE_ATTR"),
 }
-_DEAR = 0.1  # seconds of a call, above which there is no second one
+_DEAR = 1.0  # seconds of a call, above which there is no second one
 
 
 class RowOrder:

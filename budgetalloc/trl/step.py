@@ -69,6 +69,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     trainer, session = training.trainer, training.session
     started, generating, generated = time.perf_counter(), 0.0, 0
     session.follow(trainer.reward_func_names, trainer.reward_weights.tolist())
+    session.follow_scale(trainer.scale_rewards)
     outputs: list[dict[str, Any]] = []
     sizes: list[int] = []  # of the rounds
     sent = Counter[Text]()  # to vLLM

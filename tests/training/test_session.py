@@ -537,3 +537,31 @@ def test_prompts_that_never_return_are_said_once(caplog):
         session.end()
         assert ("candidates='all'" in caplog.text) == (step >= 39)
     assert caplog.text.count("No prompt of the last 20 batches had been seen before") == 1
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, 1e301])
+def test_infinite_rewards_count_as_none(caplog, bad):
+    """A weight of 0 leaves the other rewards of a rollout."""
+    sessions = [ba.Session(ba.adaptive(), ["a", "b"], [1.0, 0.0], candidates=1) for _ in range(2)]
+    ended = []
+    for session, value in zip(sessions, (bad, np.nan), strict=True):
+        for _ in range(2):
+            session.begin(["x", "y"], rollouts=8, group=4)
+            while ids_R := session.request():
+                scores_RF = np.resize([[0.0, 1.0], [1.0, 0.0]], (len(ids_R), 2))
+                scores_RF[0, 0], scores_RF[1, 1] = value, value
+                session.observe(ids_R, scores_RF, [3] * len(ids_R))
+            ended.append(session.end())
+    for one, other in zip(ended[:2], ended[2:], strict=True):
+        assert np.isfinite(one.advantages_R).all()
+        assert one.advantages_R.tolist() == other.advantages_R.tolist()
+        assert np.isnan(one.batch.rewards_R[0])
+        assert not np.isnan(one.batch.rewards_R[1:]).any()
+    assert caplog.text.count("an infinite reward, from 'a' and 'b'") == 1
+
+
+def test_a_policy_leaves_out_infinite_rewards():
+    policy, other = ba.knapsack(), ba.knapsack()
+    policy.observe(["a", "a", "b"], [1, np.inf, 0])
+    other.observe(["a", "a", "b"], [1, None, 0])
+    assert policy.belief(["a", "b"]).mean.tolist() == other.belief(["a", "b"]).mean.tolist()

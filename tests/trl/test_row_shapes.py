@@ -206,6 +206,20 @@ def test_an_environment_needs_named_rows(build, data):
         AdaptiveGRPOCallback(trainer)
 
 
+def test_several_environments_need_named_rows(build):
+    data = conversations(board=lambda n: [n], environment=lambda n: "board").remove_columns(["prompt_id", "prompt"])
+    for policy in (ba.adaptive(), ba.uniform()):
+        trainer = chatting(build, conversations(), [], {"environment_factory": {"board": Board}})
+        trainer.train_dataset = data.select_columns(["environment", "board"])
+        if policy.needs.baseline:
+            with pytest.raises(ba.UnsupportedError, match=r"environment_factory.*Add a column 'prompt_id'"):
+                AdaptiveGRPOCallback(trainer, policy)
+        else:
+            said = AdaptiveGRPOCallback(trainer, policy)._unobserved
+            assert "Add a column 'prompt_id'" in said
+            assert "Rename" not in said
+
+
 def test_uniform_trains_as_trl_if_nothing_names_the_tasks(build, caplog):
     def unnamed_boards():
         boards = itertools.count()

@@ -1,0 +1,123 @@
+"""What TRL survives, and what may change in a run: infinite rewards, the scale, rows made when they are read."""
+
+import numpy as np
+import pytest
+from conftest import recorded, rows, same_weights, trained, weights
+from transformers import TrainerCallback
+
+import budgetalloc as ba
+
+INF = float("inf")
+
+
+def odd(completions, **_):
+    return [len(completion) % 2 + ord((completion or "0")[0]) % 2 for completion in completions]
+
+
+def ratio(value, places):
+    """A reward function with infinite rewards in these rows of the second step."""
+
+    def ratio(completions, trainer_state, **_):
+        rewards = [float(x) for x in odd(completions)]
+        for at in places if trainer_state.global_step == 1 else ():
+            rewards[at] = value
+        return rewards
+
+    return ratio
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize(("value", "weight"), [(INF, [1.0, 1.0]), (-INF, [1.0, 0.0]), (3e38, [1.0, 100.0])])
+def test_infinite_rewards_leave_uniform_as_trl(build, scale, value, weight):
+    functions = [odd, ratio(value, [0, 5])]
+    config = {"scale_rewards": scale, "reward_weights": weight, "max_steps": 3}
+    plain = build(reward=functions, **config)
+    plain.train()
+    callback = trained(build(reward=functions, **config), ba.uniform())
+    assert callback.trainer.state.global_step == callback.policy.estimator.step == 3
+    same = zip(weights(plain).values(), weights(callback.trainer).values(), strict=True)
+    assert all(np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True) for x, y in same)
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("policy", [ba.adaptive, lambda: ba.adaptive(rounds=3), ba.knapsack])
+def test_infinite_rewards_are_left_out_and_named_once(build, ledger, caplog, policy, scale):
+    trainer = build(reward=ratio(INF, [0]), scale_rewards=scale, max_steps=3)
+    batches = recorded(trainer)
+    callback = trained(trainer, policy(), ledger=ledger)
+    assert callback.trainer.state.global_step == 3
+    assert all(np.isfinite(np.asarray(x)).all() for x in weights(trainer).values())
+    assert all(np.isfinite(np.asarray(batch["advantages"])).all() for batch in batches)
+    assert caplog.text.count("infinite reward") == 1
+    assert "Step 1: an infinite reward, from 'ratio'" in caplog.text
+    frame = ba.Ledger.read(ledger).frame
+    assert frame[frame.step == 1].reward.isna().sum() >= 1
+    assert not frame[frame.step != 1].reward.isna().any()
+
+
+class Unscale(TrainerCallback):
+    def __init__(self, trainer):
+        self.trainer = trainer
+
+    def on_step_end(self, args, state, control, **_):
+        self.trainer.scale_rewards = "none"
+
+
+@pytest.mark.parametrize("given", [{}, {"scale": "group"}])
+def test_the_scale_is_read_at_each_step(build, given):
+    """A scale that the user gave holds."""
+
+    def end(first, change):
+        trainer = build(reward=odd, scale_rewards=first, max_steps=3)
+        if change:
+            trainer.add_callback(Unscale(trainer))
+        callback = trained(trainer, ba.adaptive(), **given)
+        return callback.session.options.scale, weights(trainer)
+
+    (kept, before), (changed, after) = end("group", False), end("group", True)
+    assert (kept, changed) == ("group", given.get("scale", "none"))
+    assert same_weights(before, after) == bool(given)
+
+
+def test_the_scale_may_change_between_two_trainings(build):
+    trainer = trained(build(max_steps=1), ba.adaptive()).trainer
+    trainer.scale_rewards = "none"
+    callback = next(each for each in trainer.callback_handler.callbacks if hasattr(each, "held_out"))
+    trainer.train()
+    assert callback.options.scale == callback.session.options.scale == "none"
+
+
+STORED = rows(24).rename_columns({"prompt": "question", "prompt_id": "uid"})
+MADE = {
+    "prompt": lambda b: {"prompt": b["question"]},
+    "both": lambda b: {"prompt": b["question"], "prompt_id": b["uid"]},
+    "replaced": lambda b: {"prompt": [f"{x}" for x in b["question"]], "question": b["uid"]},
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("candidates", [1, "all"])
+def test_rows_made_by_a_transform(build, ledger, made, candidates):
+    callback = trained(
+        build(STORED.with_transform(MADE[made]), max_steps=2), ba.adaptive(), candidates=candidates, ledger=ledger
+    )
+    assert callback.trainer.state.global_step == 2
+    assert len(callback.prompts.pool) == 24
+    assert set(ba.Ledger.read(ledger).texts.values()) <= set(STORED["question"])
+    plain = build(STORED.with_transform(MADE[made]), max_steps=2)
+    plain.train()
+    alike = trained(build(STORED.with_transform(MADE[made]), max_steps=2), ba.uniform()).trainer
+    assert same_weights(weights(plain), weights(alike))
+
+
+def test_ids_made_by_a_transform_are_checked(build):
+    twice = STORED.with_transform(lambda b: {"prompt": b["question"], "prompt_id": [x % 3 for x in b["uid"]]})
+    with pytest.raises(ba.InputError, match="names two prompts of the train dataset"):
+        trained(build(twice), ba.adaptive())
+
+
+def test_hidden_columns_are_not_read(build):
+    hidden = rows(24).with_format("numpy", columns=["prompt"])
+    callback = trained(build(hidden, max_steps=1), ba.adaptive())
+    assert callback.prompts.column is None
+    assert len(callback.prompts.pool) == 24
