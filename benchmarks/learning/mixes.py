@@ -31,6 +31,8 @@ class Mix:
     """Learning rates that every policy is tuned over."""
     weights: Path | None = None
     """The folder of the model; None is the language's own."""
+    rollouts: int = 256
+    """Rollouts of a step."""
 
     def task(self, seed: int) -> dict[str, Any]:
         """The arguments of `train` that are the mix's."""
@@ -146,8 +148,56 @@ MIXES: dict[str, Mix] = {
     ),
 }
 
+_ALIKE = "".join(skill.letter for skill in operations.SKILLS if 0.18 <= skill.shown <= 0.54)
+SHAPES: dict[str, Mix] = {
+    "few": Mix(
+        rows=lambda seed: operations.pool(4, seed),
+        held_out=lambda: operations.held_out(20),
+        about="many_wrong with 96 prompts, each met several times a step",
+        language=operations,
+    ),
+    "few_u": Mix(
+        rows=lambda seed: pool(4, seed),
+        held_out=lambda: held_out(20),
+        about="u_shape with 104 prompts, each met several times a step",
+    ),
+    "few_alike": Mix(
+        rows=lambda seed: _of(operations.pool(20, seed), _ALIKE),
+        held_out=lambda: _of(operations.held_out(40), _ALIKE),
+        about="100 prompts of the five skills that pass between one time in five and one in two",
+        language=operations,
+    ),
+    "hundreds": Mix(
+        rows=lambda seed: operations.pool(11, seed),
+        held_out=lambda: operations.held_out(20),
+        about="many_wrong with 264 prompts, each met about once a step",
+        language=operations,
+    ),
+    "wide_step": Mix(
+        rows=lambda seed: operations.pool(50, seed),
+        held_out=lambda: operations.held_out(20),
+        about="many_wrong with 1,200 prompts and 1,024 rollouts a step",
+        language=operations,
+        rollouts=1024,
+    ),
+    "alike": Mix(
+        rows=lambda seed: _of(operations.pool(400, seed), _ALIKE),
+        held_out=lambda: _of(operations.held_out(40), _ALIKE),
+        about="2,000 prompts of the five skills that pass between one time in five and one in two",
+        language=operations,
+    ),
+    "alike_once": Mix(
+        rows=lambda seed: _of(operations.pool(2_700, seed), _ALIKE),
+        held_out=lambda: _of(operations.held_out(40), _ALIKE),
+        about="13,500 prompts of these five skills",
+        language=operations,
+    ),
+}
+"""Pools that are small, seen at every step, or of prompts that resemble each other. Seen once and u-shaped ones are in
+`MIXES`."""
+
 MODELS = Path(__file__).parents[2] / "runs" / "series"
-SIZED = {
+SIZED = SHAPES | {
     f"u_shape_{size}": replace(
         MIXES["u_shape"],
         about=f"u_shape, learned by a model of {size} parameters that `pretrain.py --size {size}` has made",

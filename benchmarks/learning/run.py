@@ -84,7 +84,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }
-ROLLOUTS = 256  # a step of 32 prompts x 8
+ROLLOUTS = 256  # a step of 32 prompts x 8; a mix with larger steps has fewer of them
 GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16, "reinforce_ada_released": 4}  # others: 8, in as many rows
 COLUMNS = ("rollouts", "expected", "pass64", "tokens", "seconds")
 """The curve in a line of the results file: a list of its points for each column. `mixed` is the mean share of rollouts
@@ -113,7 +113,7 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         # Exact beliefs need no rails: advantages of hopeless prompts are all a little below 0, which looks like a lean.
         build, options = (None, {"fallback": False}) if name in oracle.NAMES else RIVALS[name]
     of_mix = (MIXES | SIZED)[mix]
-    task = of_mix.task(seed)
+    task, rollouts = of_mix.task(seed), of_mix.rollouts
 
     def attach(trainer: Any) -> None:
         policy = oracle.policy(name, trainer, of_mix, task["rows"], seed) if build is None else build(seed)
@@ -122,10 +122,10 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     generate = 1 if build is None else build(seed).needs.generate
     result = train(
         attach,
-        steps=steps,
+        steps=steps * ROLLOUTS // rollouts,
         max_rollouts=steps * ROLLOUTS,  # a policy that resamples makes fewer steps of them
-        eval_every=max(1, 10 // generate),
-        prompts=ROLLOUTS // GENERATIONS.get(name, 8),
+        eval_every=max(1, 10 * ROLLOUTS // rollouts // generate),
+        prompts=rollouts // GENERATIONS.get(name, 8),
         generations=GENERATIONS.get(name, 8),
         learning_rate=rate,
         seed=seed,

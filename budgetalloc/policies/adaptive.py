@@ -50,8 +50,9 @@ def sampled(
     are. At known rates, power (1, 2) and scaled advantages the weight is sqrt(1-p).
 
     The posterior baseline allows groups of one: a step can cover as many prompts as it has
-    rollouts. Evidence is discounted at every step, because a visit may be a single rollout. The
-    belief about a prompt without visits returns to the prior, and the prompt is drawn again.
+    rollouts. Evidence is discounted at every step without a visit of the prompt. The belief about a
+    prompt without visits returns to the prior, and the prompt is drawn again; that about a prompt
+    visited at every step forgets nothing, unless `discount` is below 1.
 
     If rollouts have costs, weights are divided by the root of the cost of a rollout, and prompts
     that are long relative to their answers get groups (`least_groups`). Under quotas the rollouts

@@ -3,21 +3,20 @@ training would do."""
 
 import argparse
 import inspect
+import json
+import os
 import runpy
 import sys
 import textwrap
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from budgetalloc.errors import BudgetallocError, InputError, imported, shown
-
-
-class ReachedTrain(BaseException):
-    """Ends the script at `train()`. It is no `Exception`, because the script may catch those."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,44 +24,64 @@ def run(args: argparse.Namespace) -> int:
     fails."""
     if not args.script.is_file():
         raise InputError(f"{args.script}: there is no such file. Give the script that trains.")
-    grpo_trainer = imported("trl", "budgetalloc check", "trl").GRPOTrainer
-
-    try:
-        trainer, given = _run_to_train(args.script, args.args, grpo_trainer, args.policy)
-    except BudgetallocError:
-        raise
-    except Exception:  # an error of the script
-        traceback.print_exc()
-        return 1
-    if trainer is None:
-        raise InputError(
-            f"{args.script} ended without a call of GRPOTrainer.train(). Give the script that "
-            "trains."
-        )
-    callback = next((x for x in trainer.callback_handler.callbacks if x in given), None)
-    if callback is None:
-        raise InputError(
-            f"{args.script} attaches no AdaptiveGRPOCallback. Before train(), write "
-            "trainer.add_callback(AdaptiveGRPOCallback(trainer))."
-        )
+    # loaded before the child, which would compile it anew
+    assert imported("trl", "budgetalloc check", "trl").GRPOTrainer
+    found = _in_child(lambda tell: _run_to_train(args.script, args.args, args.policy, tell))
+    if "error" in found:
+        raise BudgetallocError(found["error"])
+    if "ended" in found:
+        sys.exit(found["ended"])
     lines = textwrap.TextWrapper(
         100, subsequent_indent=" " * 12, break_on_hyphens=False, break_long_words=False
     )
-    for name, text in _described(callback, given[callback]):
+    for name, text in found.get("described", ()):
         print(lines.fill(f"{name:<12}{text}"))
-    return 0
+    return 0 if "described" in found else 1
 
 
-def _run_to_train(
-    script: Path, argv: list[str], kind: type, policy: str | None
-) -> tuple[Any, dict[Any, dict[str, Any]]]:
-    """The trainer of this kind whose `train()` the script calls, or None, and the arguments of each
-    callback. A `policy` replaces the script's own."""
+_Tell = Callable[[dict[str, Any]], NoReturn]
+
+
+def _in_child(work: Callable[[_Tell], None]) -> dict[str, Any]:
+    """What a child process told by `tell`, at which it ends: no `finally`, no `atexit` and no other
+    thread of it goes on. Empty if the child ended without a word."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    receive, send = os.pipe()
+    if (child := os.fork()) == 0:
+
+        def tell(found: dict[str, Any]) -> NoReturn:
+            with os.fdopen(send, "w") as pipe:
+                json.dump(found, pipe)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+
+        try:
+            work(tell)
+        finally:
+            os._exit(1)
+    os.close(send)
+    try:
+        with os.fdopen(receive) as pipe:
+            said = pipe.read()
+    finally:
+        os.waitpid(child, 0)
+    return dict(json.loads(said)) if said else {}
+
+
+def _run_to_train(script: Path, argv: list[str], policy: str | None, tell: _Tell) -> None:
+    """Runs the script, and tells what its first training of a GRPOTrainer would do, or why there is
+    none. A `policy` replaces the script's own. Folders that are still empty are removed."""
+    import transformers
+    from trl import GRPOTrainer
+
     from budgetalloc.trl import AdaptiveGRPOCallback
     from budgetalloc.trl.patching import patched_attribute
 
     given: dict[Any, dict[str, Any]] = {}
-    init = AdaptiveGRPOCallback.__init__
+    folders: list[str] = []
+    init, mkdir = AdaptiveGRPOCallback.__init__, os.mkdir
 
     @wraps(init)
     def noted_init(self: Any, *positional: Any, **named: Any) -> None:
@@ -72,26 +91,58 @@ def _run_to_train(
         given[self] = dict(bound.arguments)
         init(*bound.args, **bound.kwargs)
 
-    def train(self: Any, *_: Any, **__: Any) -> None:
-        if isinstance(self, kind):
-            raise ReachedTrain(self)
-        print(f"{type(self).__name__}.train() is left out.", file=sys.stderr)
+    def noted_mkdir(path: Any, *more: Any, **named: Any) -> None:
+        mkdir(path, *more, **named)
+        folders.append(os.path.abspath(os.fsdecode(path)))
 
-    transformers = imported("transformers", "TRL", "trl")
+    def leave(found: dict[str, Any]) -> NoReturn:
+        for path in reversed(folders):
+            with suppress(OSError):  # the script wrote into it
+                os.rmdir(path)
+        tell(found)
+
+    def train(self: Any, *_: Any, **__: Any) -> None:
+        if not isinstance(self, GRPOTrainer):
+            print(f"{type(self).__name__}.train() is left out.", file=sys.stderr)
+            return
+        try:
+            callback = next((x for x in self.callback_handler.callbacks if x in given), None)
+            if callback is None:
+                raise InputError(
+                    f"{script} attaches no AdaptiveGRPOCallback. Before train(), write "
+                    "trainer.add_callback(AdaptiveGRPOCallback(trainer))."
+                )
+            leave({"described": list(_described(callback, given[callback]))})
+        except BudgetallocError as error:
+            leave({"error": str(error)})
+        except Exception:
+            traceback.print_exc()
+            leave({})
+
+    sys.dont_write_bytecode = True
     with (
         patched_attribute(AdaptiveGRPOCallback, "__init__", noted_init),
         patched_attribute(transformers.Trainer, "train", train),
+        patched_attribute(os, "mkdir", noted_mkdir),
         patched_attribute(sys, "argv", [str(script), *argv]),
         patched_attribute(sys, "path", [str(script.parent.resolve()), *sys.path]),
     ):
         try:
             runpy.run_path(str(script), run_name="__main__")
-        except ReachedTrain as reached:
-            return reached.args[0], given
+        except BudgetallocError as error:
+            leave({"error": str(error)})
         except SystemExit as ended:
             if ended.code:
-                raise
-    return None, given
+                leave({"ended": ended.code if isinstance(ended.code, int) else str(ended.code)})
+        except BaseException:  # an error of the script
+            traceback.print_exc()
+            leave({})
+        leave(
+            {
+                "error": f"{script} ended without a call of GRPOTrainer.train(). Give the script "
+                "that trains."
+            }
+        )
 
 
 def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -39,14 +39,14 @@ def main(first=low_digit, *others, **options):
 
 
 @pytest.fixture
-def checked(tmp_path, capsys):
+def checked(tmp_path, capfd):
     """Exit status, stdout by name and the last line of stderr of a check of SCRIPT with these last lines."""
 
     def check(end, *options):
         path = tmp_path / "train.py"
         path.write_text(SCRIPT.replace("HELPERS", repr(str(HELPERS))) + end)
         status = main(["check", *options, str(path), str(tmp_path / "run")])
-        printed = capsys.readouterr()
+        printed = capfd.readouterr()
         found, name = {}, ""
         for line in printed.out.splitlines():
             name = line[:12].strip() or name
@@ -65,6 +65,43 @@ def test_it_says_what_the_training_would_do_and_stops_there(checked, tmp_path):
     assert found["changed"].startswith(f"ledger='{tmp_path}")
     assert "cap=8" in found["changed"]
     assert not (tmp_path / "ledger.jsonl").exists()
+
+
+GOES_ON = {
+    "finally": "try:\n    main()\nfinally:\n    SAVED.write_text('untrained')",
+    "except": "try:\n    main()\nexcept BaseException:\n    SAVED.write_text('untrained')",
+    "atexit": "import atexit\natexit.register(SAVED.write_text, 'untrained')\nmain()",
+    "a context": "from contextlib import ExitStack\nwith ExitStack() as stack:\n"
+    "    stack.callback(SAVED.write_text, 'untrained')\n    main()",
+    "a finalizer": "import weakref\nclass Run: pass\nkept = Run()\n"
+    "weakref.finalize(kept, SAVED.write_text, 'untrained')\nmain()",
+    "a thread": "import threading\nended = threading.Event()\n"
+    "threading.Thread(target=lambda: (ended.wait(), SAVED.write_text('untrained'))).start()\n"
+    "try:\n    main()\nfinally:\n    ended.set()",
+    "a training in a thread": "import threading\ndef work():\n    try:\n        main()\n    finally:\n"
+    "        SAVED.write_text('untrained')\nthread = threading.Thread(target=work)\nthread.start()\nthread.join()",
+}
+
+
+@pytest.mark.parametrize("end", GOES_ON.values(), ids=GOES_ON)
+def test_nothing_of_the_script_runs_after_train_and_nothing_is_left_behind(checked, tmp_path, end):
+    saved = tmp_path / "model.txt"
+    saved.write_text("trained for a week")
+    status, found, _ = checked(f"from pathlib import Path\nSAVED = Path({str(saved)!r})\n{end}")
+    assert (status, found["policy"]) == (0, "adaptive(seed=0)")
+    assert saved.read_text() == "trained for a week"
+    assert {path.name for path in tmp_path.iterdir()} == {"model.txt", "train.py"}
+
+
+def test_what_the_script_itself_wrote_stays(checked, tmp_path):
+    assert (
+        checked("from pathlib import Path\nPath(sys.argv[1]).mkdir()\nPath(sys.argv[1], 'x').touch()\nmain()")[0] == 0
+    )
+    assert (tmp_path / "run" / "x").exists()
+
+
+def test_a_script_that_dies_has_status_1(checked):
+    assert checked("import os\nos._exit(3)")[:2] == (1, {})
 
 
 def test_a_policy_of_the_command_line_takes_the_place_of_the_scripts_own(checked, tmp_path):
