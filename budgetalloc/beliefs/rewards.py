@@ -63,10 +63,10 @@ def check_outcomes(
     >>> check_outcomes([0.2, 1.0, None], [0, 1, 1], 3)
     (array([0.2, 1. , nan]), array([ 0.,  1., nan]))
     """
-    rewards_R = check_array("rewards_R", rewards_R, "one number, NaN or None for each rollout")
-    if (np.abs(rewards_R) > LARGEST_REWARD).any():
+    given_R = check_array("rewards_R", rewards_R, "one number, NaN or None for each rollout")
+    if given_R.ndim == 1 and (np.abs(given_R) > LARGEST_REWARD).any():
         _warn_of_infinite()
-        rewards_R = without_infinite(rewards_R)[0]
+        rewards_R = without_infinite(given_R)[0]
     if success_R is None:
         success = check_rewards(rewards_R, rows)
         return success, success
