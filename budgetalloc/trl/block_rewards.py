@@ -4,12 +4,10 @@ are."""
 import logging
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.trl.row_order import RowOrder
 
 logger = logging.getLogger(__name__)
 _CHANCE = 1e-6  # of equal sums, below which they are no chance
@@ -37,23 +35,6 @@ class BlockRewards:
     def __init__(self, size: int) -> None:
         self.size = size
         self._blocks: dict[str, FloatArray | None] = {}  # None: known
-        self._order = RowOrder()
-
-    def watched(self, name: str, function: Any) -> Any:
-        """The function, with a warning once a second call has shown that its rewards depend on the
-        order of the rows."""
-
-        def found(name: str) -> None:
-            self._blocks[name] = None
-            logger.warning(
-                "%s gives the rows of a step other rewards in another order: it seems to compare "
-                "rows by their place, and adjacent rows are not of one prompt under this policy. "
-                "Group its rows by the column budgetalloc_group, which holds the id of each row's "
-                "prompt.",
-                name,
-            )
-
-        return self._order.watched(name, function, found)
 
     def add(self, names: Sequence[str], scores_RF: FloatArray) -> list[str]:
         """Adds the rewards of a round, unless its blocks are not whole, and logs a warning for each

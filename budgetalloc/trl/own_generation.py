@@ -1,8 +1,6 @@
 """Trainers, subclasses and wrappers whose own code takes part in generation: what of it cannot work
 with groups of uneven size, and what it made."""
 
-import dis
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType, FunctionType
@@ -32,7 +30,7 @@ def reads_of_groups(trainer: Any) -> str | None:
     """
     for name in (*_GENERATING, "_prepare_inputs"):
         for owner, function in _overrides(trainer, name):
-            read = names_in(function, type(trainer))
+            read = _names(function, type(trainer))
             copied = name != "_calculate_rewards" and not {"super", "GRPOTrainer"} & read
             if name == "_prepare_inputs":  # of another step's batch, unless it generates
                 found = {_SIZE} if WHOLE in read else set()
@@ -80,53 +78,26 @@ def _of_user(function: Any) -> bool:
     )
 
 
-def names_in(function: Any, cls: type, known: set[Any] | None = None) -> set[str]:
+def _names(function: Any, cls: type, known: set[Any] | None = None) -> set[str]:
     """The names and texts in the code of a function, and of the user's functions and methods that
-    it calls; some operations by their signs (`_of_code`)."""
+    it calls."""
     known = set() if known is None else known
     if function in known:
         return set()
     known.add(function)
     names = _of_code(function.__code__)
-    held = closure(function)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    held = {name: cell.cell_contents for name, cell in cells if _filled(cell)}
     for name in names - {*_GENERATING, "__init__"}:
         for called in (held.get(name), function.__globals__.get(name), getattr(cls, name, None)):
             called = getattr(called, "__func__", getattr(called, "fget", called))
             if _of_user(called):
-                names = names | names_in(called, cls, known)
+                names = names | _names(called, cls, known)
     return names
 
 
-def closure(function: Any) -> dict[str, Any]:
-    """The variables around a function that its code names."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-    return {name: cell.cell_contents for name, cell in cells if _filled(cell)}
-
-
-def plain_function(called: Any) -> tuple[Any, type]:
-    """The function of a callable, None without one of Python's, and the class of its `self`."""
-    while isinstance(called, functools.partial):
-        called = called.func
-    owner = getattr(called, "__self__", None)
-    if owner is None and not isinstance(called, FunctionType):
-        owner, called = called, getattr(type(called), "__call__", None)  # noqa: B004
-    called = getattr(called, "__func__", called)
-    return called if isinstance(called, FunctionType) else None, type(owner)
-
-
 def _of_code(code: CodeType) -> set[str]:
-    """Its names and texts, and "//", "%", "[:]" for slices between places that it computes, and
-    the operations that change a global or an attribute."""
-    names, last = {*code.co_names, *code.co_freevars}, ["", ""]
-    for each in dis.get_instructions(code):
-        if each.opname == "BINARY_OP" and each.argrepr.rstrip("=") in ("//", "%"):
-            names.add(each.argrepr.rstrip("="))
-        elif each.opname in ("BUILD_SLICE", "BINARY_SLICE"):
-            if each.arg == 3 or not {*last[-2:]} <= {"LOAD_CONST", "LOAD_SMALL_INT"}:
-                names.add("[:]")
-        elif each.opname in ("STORE_GLOBAL", "STORE_ATTR"):
-            names.add(each.opname)
-        last.append(each.opname)
+    names = {*code.co_names, *code.co_freevars}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             names |= _of_code(constant)

@@ -300,12 +300,7 @@ def generate(
     if trees is not None:
         trees.begin(mine_R)
     keeping = patched_attribute(trainer, "_calculate_rewards", score_and_keep)
-    functions = [
-        without_group(
-            function if training.blocks is None else training.blocks.watched(name, function)
-        )
-        for name, function in zip(trainer.reward_func_names, trainer.reward_funcs, strict=True)
-    ]
+    functions = [without_group(function) for function in trainer.reward_funcs]
     scoring = patched_attribute(trainer, "reward_funcs", functions)
     seeding = nullcontext() if options.keep_batch else seeds_by_row(trainer, sent)
     with keeping, one_row_groups, scoring, seeding, generations.counted():

@@ -216,21 +216,10 @@ def centred(completions, **_):
     return (codes - codes.mean(axis=1, keepdims=True)).ravel()
 
 
-def random_ranks(completions, **_):
-    """It is not called again, so only the sums of its blocks tell."""
-    return np.argsort(np.random.random((len(completions) // 4, 4)), axis=1).ravel().tolist()
-
-
-SAME_SUM, ORDER = "have the same sum in each 4 adjacent rows", "other rewards in another order"
-
-
-@pytest.mark.parametrize(
-    ("reward", "text", "said"),
-    [(ranks, ORDER, 1), (centred, ORDER, 1), (random_ranks, SAME_SUM, 1), (low_digit, ORDER, 0)],
-)
-def test_rewards_by_blocks_of_rows_are_said(build, caplog, reward, text, said):
+@pytest.mark.parametrize(("reward", "said"), [(ranks, 1), (centred, 1), (low_digit, 0)])
+def test_rewards_by_blocks_of_rows_are_said(build, caplog, reward, said):
     trained(build(reward=reward, max_steps=3), ba.adaptive())
-    assert caplog.text.count(text) == caplog.text.count("adjacent rows") == said
+    assert caplog.text.count("have the same sum in each 4 adjacent rows") == said
     trained(build(reward=reward, max_steps=3), ba.uniform())  # blocks are groups
     assert caplog.text.count("adjacent rows") == said
 
