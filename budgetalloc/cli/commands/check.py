@@ -73,12 +73,11 @@ def _in_child(work: Callable[[_Tell], None]) -> dict[str, Any]:
 def _run_to_train(script: Path, argv: list[str], policy: str | None, tell: _Tell) -> None:
     """Runs the script, and tells what its first training of a GRPOTrainer would do, or why there is
     none. A `policy` replaces the script's own. Folders that are still empty are removed."""
-    import transformers
-    from trl import GRPOTrainer
-
     from budgetalloc.trl import AdaptiveGRPOCallback
     from budgetalloc.trl.patching import patched_attribute
 
+    grpo_trainer = imported("trl", "budgetalloc check", "trl").GRPOTrainer
+    transformers = imported("transformers", "TRL", "trl")
     given: dict[Any, dict[str, Any]] = {}
     folders: list[str] = []
     init, mkdir = AdaptiveGRPOCallback.__init__, os.mkdir
@@ -102,7 +101,7 @@ def _run_to_train(script: Path, argv: list[str], policy: str | None, tell: _Tell
         tell(found)
 
     def train(self: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(self, GRPOTrainer):
+        if not isinstance(self, grpo_trainer):
             print(f"{type(self).__name__}.train() is left out.", file=sys.stderr)
             return
         try:
