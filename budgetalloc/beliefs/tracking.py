@@ -46,7 +46,7 @@ class TrackingEstimator(Estimator):
     without any new visit therefore follows the prompts that resemble it. The evidence also fades,
     by a random walk of the prompt's own log-odds with variance q per step: n rollouts become n / (1
     + q t n p (1-p)) after t steps. Each visit keeps 96 % of it (`VISIT`), so that a prompt which
-    always failed and then always passes is believed within 20 visits.
+    failed a hundred times and then always passes is believed within 20 visits.
 
     M and q are learned. At each step, every pair of candidates predicts the outcomes, and the pair
     with the highest log-likelihood over about the last 20 steps is used. If features are

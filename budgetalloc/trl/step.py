@@ -77,10 +77,8 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     for ids_R, rows in decide(training, inputs):
         generation_started = time.perf_counter()
         made, output, number = generate(training, ids_R, rows, sent)
-        generating, generated = (
-            generating + time.perf_counter() - generation_started,
-            generated + number,
-        )
+        generating += time.perf_counter() - generation_started
+        generated += number
         if made is None:
             log_generated(training, generated, total)
             return output, None
