@@ -110,8 +110,12 @@ def __getattr__(name: str) -> _typing.Any:
 
     if name not in _LATER:
         text = f"module 'budgetalloc' has no attribute {name!r}"
-        if not name.startswith("_") and hasattr(importlib.import_module(_LATER["methods"]), name):
-            text += f". Use budgetalloc.methods.{name}."
+        if not name.startswith("_"):
+            rules = {x: f"methods.{x}" for x in vars(importlib.import_module(_LATER["methods"]))}
+            if name in rules:
+                text += f". Use budgetalloc.{rules[name]}."
+            else:
+                text += importlib.import_module("budgetalloc.errors").nearest(name, __all__)
         raise AttributeError(text)
     return importlib.import_module(_LATER[name])
 

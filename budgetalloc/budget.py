@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from budgetalloc.errors import MOST, BudgetError, check_integer, check_type, is_number, shown
+from budgetalloc.errors import (
+    MOST,
+    BudgetError,
+    check_integer,
+    check_type,
+    is_number,
+    keywords,
+    shown,
+)
 
 IntArray = NDArray[np.int64]
 DEFAULT = 2
@@ -15,6 +23,7 @@ DEFAULT = 2
 _MOST_COUNTS = 2**27  # in a grid: 1 GiB
 
 
+@keywords
 @dataclass(frozen=True)
 class Budget:
     """The rollouts (or tokens) of one training step, and the allowed group sizes.

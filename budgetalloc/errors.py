@@ -4,16 +4,18 @@ Each error is also a standard exception, therefore `except ValueError` works too
 """
 
 import difflib
+import functools
 import importlib
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 MOST = 2**40
 """The default upper limit of integer arguments. Sums of such counts fit into 64 bits."""
 
@@ -130,14 +132,68 @@ def installing(extra: str) -> str:
     return f"pip install 'budgetalloc{end}, or in a clone of the repository pip install '.{end}"
 
 
-def nearest(word: object, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown word: the nearest known word, or a full stop.
+def nearest(word: object, known: Collection[Any]) -> str:
+    """The end of a sentence about an unknown word: the nearest known word, or a full stop. Case and
+    hyphens do not matter.
 
     >>> nearest("knapsak", ["uniform", "knapsack"]), nearest("zzz", ["uniform", "knapsack"])
     (', did you mean knapsack?', '.')
     """
-    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
-    return f", did you mean {near[0]}?" if near else "."
+    by_spelling = {_spelling(x): x for x in reversed([*known])}
+    near = difflib.get_close_matches(_spelling(word), by_spelling, n=1, cutoff=0.5)
+    return f", did you mean {by_spelling[near[0]]}?" if near else "."
+
+
+def _spelling(word: object) -> str:
+    return str(word).lower().replace("-", "_")
+
+
+def check_known(word: object, known: Collection[Any], said: str, argument: str = "") -> None:
+    """Raises `InputError`, which suggests the nearest of all known words, unless this is one of
+    them.
+
+    Args:
+        word: What was given.
+        known: All words.
+        said: What was given, as the text calls it, such as "flor=".
+        argument: The name of the argument, for `BudgetallocError.argument`.
+
+    >>> check_known("flor", ("floor", "cap"), "flor=")
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: flor= is unknown, did you mean floor? Use one of floor, cap.
+    """
+    if word not in known:
+        raise InputError(
+            f"{said} is unknown{nearest(word, known)} Use one of {', '.join(map(str, known))}.",
+            argument=argument or str(word),
+        )
+
+
+def keywords(function: _F) -> _F:
+    """A function, or a class, whose unknown keyword arguments raise `InputError` with the nearest
+    known one, instead of Python's TypeError.
+
+    >>> keywords(lambda *, n=1, rounds=1: rounds)(round=3)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    budgetalloc.errors.InputError: <lambda>(round=) is unknown, did you mean rounds? Use one of ...
+    """
+    if isinstance(function, type):
+        made: Any = function
+        made.__init__ = keywords(made.__init__)
+        made.__init__.__name__ = made.__name__
+        return function
+    code = function.__code__
+    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = known[known[:1] == ("self",) :]
+
+    @functools.wraps(function)
+    def called(*args: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in known:
+                check_known(name, known, f"{called.__name__}({name}=)")
+        return function(*args, **given)
+
+    return called  # type: ignore[return-value]
 
 
 def check_integer(name: str, value: Any, low: int, high: int = MOST) -> int:
@@ -189,7 +245,7 @@ def check_number(
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raises `InputError` unless the value is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
-        raise InputError(name, f"use one of {allowed}.", value)
+        raise InputError(name, f"use one of {allowed}{nearest(value, allowed)}", value)
 
 
 def check_flag(name: str, value: Any) -> bool:

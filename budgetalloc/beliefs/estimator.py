@@ -16,7 +16,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.beliefs.rewards import EQUAL, check_rewards
 from budgetalloc.beliefs.state import Stateful, Table, check_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError, check_number, is_number, shown
+from budgetalloc.errors import InputError, StateError, check_number, is_number, keywords, shown
 
 STILL = 4
 """Rollouts in a row with equal successes after which those of a prompt count as constant."""
@@ -177,6 +177,7 @@ class Estimator(Stateful, ABC):
             raise InputError(f"visits outside steps 0 to {self.step}")
 
 
+@keywords
 class BetaEstimator(Estimator):
     """A Beta posterior of each prompt's success rate. Old evidence is discounted, because the
     language model changes.

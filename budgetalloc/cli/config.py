@@ -9,13 +9,21 @@ from typing import Any
 import yaml
 
 from budgetalloc.contrib.pacing import pacing_plan, tuples
-from budgetalloc.errors import InputError, UnsupportedError, about, check_integer, nearest, shown
+from budgetalloc.errors import (
+    InputError,
+    UnsupportedError,
+    about,
+    check_integer,
+    check_known,
+    shown,
+)
 from budgetalloc.policies import Policy
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.options import Options
 from budgetalloc.training.policy_like import policy_of
 
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
+_FORMS = {"budget": "budget: {rollouts: 64}", "policy": "policy: {name: adaptive, rounds: 3}"}
 _ATTACHED = ("prompt_id", "features", "ledger", "allow_dataset_change")  # not in `Options`
 
 
@@ -106,7 +114,8 @@ class Config:
 
     def _bounds(self, policy: Policy) -> Bounds:
         given = {key: value for key, value in self.callback.items() if key not in _ATTACHED}
-        return Options.resolve(policy.needs, "group", {**given, **self.sizes}, trl=False).bounds
+        options = {**given, **self.sizes}
+        return Options.resolve(policy.needs, "group", options, trl=False, others=_ATTACHED).bounds
 
     def rival(self, name: str) -> "Config":
         """Another method with its own defaults, under the same budget and pacing."""
@@ -151,11 +160,7 @@ def _sections(text: str | bytes) -> dict[str, Any]:
         raise InputError("use settings of the form `name: value`, such as `policy: adaptive`.")
     sections: dict[str, Any] = {}
     for name in (*SECTIONS, *values):
-        if name not in SECTIONS:
-            raise InputError(
-                f"{name}: unknown section{nearest(name, SECTIONS)} Use {', '.join(SECTIONS)}.",
-                argument=name,
-            )
+        check_known(name, SECTIONS, f"the section {name}")
         value = values.get(name)
         if name == "policy" and isinstance(value, str):
             value = {"name": value}
@@ -163,9 +168,9 @@ def _sections(text: str | bytes) -> dict[str, Any]:
             value = {} if value is None else value
             texts = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
             if not texts:
+                form = _FORMS.get(name, "name: value")
                 raise InputError(
-                    f"{name}: {shown(value)}: use settings of the form `name: value`.",
-                    argument=name,
+                    f"{name}: {shown(value)}: use settings of the form `{form}`.", argument=name
                 )
         sections[name] = value
     return sections

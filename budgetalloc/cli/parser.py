@@ -3,17 +3,39 @@
 import argparse
 import math
 import pkgutil
+import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from budgetalloc.errors import nearest
 
 _RAW = argparse.RawDescriptionHelpFormatter
+_UNKNOWN = re.compile(r"unrecognized arguments: (\S+)|invalid choice: '(.*)' \(choose from (.*)\)")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that suggests the nearest command or option, and whose commands refuse what they do
+    not know themselves: the parser of all commands does not know their options."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        known, others = super().parse_known_args(args, namespace)
+        if others and not self._subparsers:
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return known, others
+
+    def error(self, message: str) -> NoReturn:
+        if unknown := _UNKNOWN.search(message):
+            option, choice, choices = unknown.groups()
+            words = re.findall(r"[\w.]+", choices or "") or list(self._option_string_actions)
+            message += nearest(option or choice, words).rstrip(".")
+        super().error(message)
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="budgetalloc",
         description=textwrap.fill(
             "Decides how many rollouts each prompt gets in RL with verifiable rewards, and reports "

@@ -13,7 +13,7 @@ from budgetalloc.beliefs.lengths import Lengths
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.contrib.prices import Price, Seconds, tokens
-from budgetalloc.errors import InputError, UnsupportedError, check_number, shown
+from budgetalloc.errors import InputError, UnsupportedError, check_number, nearest, shown
 from budgetalloc.policies import Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.solvers.interface import check_group_costs
@@ -52,11 +52,13 @@ def check_cost(cost: Any) -> None:
             )
         check_number(f"cost[{name!r}]", price, 0, math.inf)
     if not any(price for _, price in prices):
+        near = nearest(cost, get_args(Kind)) if isinstance(cost, str) else "."
         raise InputError(
             "cost",
-            "use 'tokens', 'seconds', prices by name, not all 0, such as {'tokens': 1, 'turns': "
-            "50}, or a function of two arrays, the tokens of each prompt and of its expected "
-            "answer, that returns the cost of each prompt once a group and that of one rollout.",
+            f"use 'tokens', 'seconds'{near} Or prices by name, not all 0, such as "
+            "{'tokens': 1, 'turns': 50}, or a function of two arrays, the tokens of each prompt "
+            "and of its expected answer, that returns the cost of each prompt once a group and "
+            "that of one rollout.",
             cost,
         )
 

@@ -10,9 +10,9 @@ from budgetalloc.errors import (
     InputError,
     check_choice,
     check_integer,
+    check_known,
     check_list,
     check_number,
-    nearest,
     shown,
 )
 
@@ -136,9 +136,7 @@ def pacing_plan(given: Mapping[str, Any]) -> tuple[int, ...]:
     """
     known = ("name", *(field.name for field in fields(Horizon)))
     for key in given:
-        if key not in known:
-            what = f"is unknown{nearest(key, known)} Use {', '.join(known)}."
-            raise InputError(key, what)
+        check_known(key, known, key)
     check_choice("name", given.get("name"), ("constant", "phases"))
     if missing := [key for key in ("rollouts", "steps") if key not in given]:
         raise InputError(f"give {' and '.join(missing)}.")

@@ -39,6 +39,7 @@ from budgetalloc.trl.checkpoints import step_of, with_load, with_save
 from budgetalloc.trl.step import GROUP, without_group
 
 logger = logging.getLogger(__name__)
+_OTHERS = ("policy", "rollouts_per_step", "ahead", "prompt_id", "ledger", "parts")
 _GIVEN = ("prompt", "completion", "completion_ids")  # columns that reward functions get otherwise
 
 
@@ -140,7 +141,7 @@ class AdaptiveRolloutWorker:
             raise InputError("reward_funcs", "is empty: give the functions that score a rollout.")
         # Unlike with GRPOTrainer, advantages are always computed here.
         given = {"baseline": self.policy.needs.baseline or "group"} | options
-        self.options = Options.resolve(self.policy.needs, "group", given, trl=False)
+        self.options = Options.resolve(self.policy.needs, "group", given, trl=False, others=_OTHERS)
         self._check_policy()
         self._names = [getattr(x, "__name__", type(x).__name__) for x in self.reward_funcs]
         weights = [1.0] * len(self._names)

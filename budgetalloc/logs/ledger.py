@@ -16,6 +16,7 @@ from budgetalloc.errors import (
     check_number,
     check_type,
     imported,
+    keywords,
     printable,
 )
 from budgetalloc.logs.records import Notes
@@ -60,6 +61,7 @@ class Ledger:
     `trained` on, and the means `success`, `tokens`, `cost`, `age` and `lag`, as far as known."""
 
     @classmethod
+    @keywords
     def read(
         cls,
         source: Any,

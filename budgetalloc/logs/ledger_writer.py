@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_rewards
-from budgetalloc.errors import InputError, check_array, check_integer, check_type, shown
+from budgetalloc.errors import InputError, check_array, check_integer, check_type, keywords, shown
 from budgetalloc.logs.records import LARGEST
 
 
@@ -51,6 +51,7 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
         ) from error
 
 
+@keywords
 class LedgerWriter:
     """Appends rollouts to a JSON-lines file, one line each. Appended rollouts survive a kill of the
     process.

@@ -4,7 +4,7 @@ a row in the table of all methods (METHODS.md, `budgetalloc methods`)."""
 import inspect
 import re
 from bisect import insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial, wraps
 from types import NoneType
@@ -28,6 +28,7 @@ from budgetalloc.errors import (
     check_flag,
     check_function,
     check_integer,
+    check_known,
     check_number,
     nearest,
     shown,
@@ -184,6 +185,11 @@ class Method:
             if key not in functions
         }
 
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raises `InputError` for the name of an argument that the method does not have."""
+        for name in names:
+            check_known(name, self._arguments, f"{self.name}({name}=)")
+
     def named(self, options: Mapping[str, Any]) -> Policy:
         """The policy with these arguments, the functions of `NAMED` given by their names.
 
@@ -193,11 +199,7 @@ class Method:
         Raises:
             InputError: an argument that the method does not have.
         """
-        if unknown := [key for key in options if key not in self._arguments]:
-            raise InputError(
-                f"{self.name}({unknown[0]}=) is unknown{nearest(unknown[0], self._arguments)} Use "
-                f"one of {', '.join(self._arguments)}."
-            )
+        self.check_names(options)
         functions = {}
         for key, by_name in NAMED.items():
             if options.get(key) is not None:
@@ -226,6 +228,8 @@ def method(
 
         @wraps(build)
         def checked_and_named(*args: P.args, **given: P.kwargs) -> Policy:
+            for key in given:
+                check_known(key, signature.parameters, f"{build.__name__}({key}=)")
             bound = signature.bind(*args, **given)
             bound.apply_defaults()
             arguments = bound.arguments
@@ -309,10 +313,12 @@ def method_of(name: Any) -> Method:
     """
     row = next((row for row in METHODS if row.name == name), None)
     if row is None:
-        near = nearest(name, [row.name for row in METHODS])
+        bare, called, _ = str(name).partition("(")
+        near = nearest(bare, [row.name for row in METHODS])
+        how = " Arguments are keys beside it: {name: adaptive, rounds: 3}." if called else ""
         raise InputError(
             f"policy {shown(name)} is unknown{near} Use a name of `budgetalloc methods`, such as "
-            "knapsack."
+            f"knapsack.{how}"
         )
     return row
 

@@ -20,6 +20,7 @@ from budgetalloc.errors import (
     check_seed,
     check_type,
     imported,
+    keywords,
 )
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.intervals import interval
@@ -40,6 +41,7 @@ FIGURES = (*_SHARES[:2], "mixed", *_SHARES[2:])
 first, is the one to compare policies by (`budgetalloc.report.replays.LIMITS`)."""
 
 
+@keywords
 def comparisons(
     policies: Mapping[str, PolicyLike],
     world: Replay | Ledger,
@@ -153,6 +155,7 @@ def comparisons(
     return played()
 
 
+@keywords
 def compare(
     policies: Mapping[str, PolicyLike],
     world: Replay | Ledger,

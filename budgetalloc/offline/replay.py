@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.ids import Id, check_ids, factorize, stable_key
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
-from budgetalloc.errors import InputError, check_integer, check_seed, check_type
+from budgetalloc.errors import InputError, check_integer, check_seed, check_type, keywords
 from budgetalloc.logs.ledger import Ledger
 
 _Ints = NDArray[np.int64]
@@ -20,6 +20,7 @@ _NEAR = 2  # visits before and after the present one that the model and `rates` 
 _PRIOR = 0.5  # Jeffreys' prior of the model
 
 
+@keywords
 class Replay:
     """A world made of a `Ledger`: a request for rollouts of a prompt is answered with the rewards
     of its logged visits.

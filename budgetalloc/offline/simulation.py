@@ -13,7 +13,7 @@ from budgetalloc.beliefs.rewards import EQUAL, as_rewards, mixed_groups
 from budgetalloc.budget import Budget, rollouts_alone
 from budgetalloc.contrib.mixture import Mixture, Rule
 from budgetalloc.contrib.quotas import Shares
-from budgetalloc.errors import InputError, check_function, check_integer, shown
+from budgetalloc.errors import InputError, check_function, check_integer, keywords, shown
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.interface import Bounds
@@ -21,6 +21,7 @@ from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.session import Session
 
 
+@keywords
 def simulate(
     policy: PolicyLike,
     world: World,

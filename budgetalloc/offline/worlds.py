@@ -18,6 +18,7 @@ from budgetalloc.errors import (
     check_seed,
     check_type,
     is_number,
+    keywords,
     shown,
 )
 
@@ -142,6 +143,7 @@ U_SHAPE = Task(_SKILLS, coins=(0.25, 0.12))
 """Skills from nearly mastered to nearly unknown, and two traps; 2,080 prompts."""
 
 
+@keywords
 class Learner:
     """A toy language model to screen ideas: a softmax policy over K strategies whose skills share
     all parameters.

@@ -9,7 +9,14 @@ from budgetalloc.beliefs.estimator import BetaEstimator, Estimator
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.posterior import Belief, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import BudgetError, InputError, check_flag, check_integer, check_number
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    check_flag,
+    check_integer,
+    check_number,
+    keywords,
+)
 from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.composition import least_groups, spend, top
 from budgetalloc.policies.interface import Decide, Needs, Rounds, View, budget_of_groups
@@ -24,6 +31,7 @@ PRIOR = (0.3, 0.3)
 _ENOUGH = 1.6
 
 
+@keywords
 def sampled(
     *,
     power: tuple[int, int] = (1, 2),
@@ -202,6 +210,7 @@ def first_groups(
     return np.where(mass_P < _ENOUGH, vague_P, 1.0).astype(np.int64)
 
 
+@keywords
 def adaptive(
     *, features: Features | None = None, explore: float = 0.0, rounds: int = 1, seed: int = 0
 ) -> Policy:

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.expected_reward import bernoulli_variance
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, check_rewards
-from budgetalloc.errors import InputError, check_array, check_choice, shown
+from budgetalloc.errors import InputError, check_array, check_choice, keywords, shown
 
 Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
 Scale = Literal["group", "batch", "rms", "whiten", "whiten_tokens", "none"]
@@ -18,6 +18,7 @@ Weight = Literal["rollout", "prompt"]
 EPS = 1e-4  # TRL's guard against a division by zero, so that equal groups give TRL's numbers
 
 
+@keywords
 def group_advantages(
     rewards_R: ArrayLike,
     ids_R: Iterable[Any],

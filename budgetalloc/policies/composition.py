@@ -15,6 +15,8 @@ from budgetalloc.errors import (
     check_choice,
     check_function,
     check_number,
+    keywords,
+    nearest,
     shown,
 )
 from budgetalloc.policies.interface import Needs, View
@@ -25,12 +27,15 @@ from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
 
+_VALUES = ("ba.mixed_group", "ba.hit", "ba.variance", "ba.success_gain")
+_SOLVERS = ("ba.greedy", "ba.highs", "ba.ortools")
 _FIRST_LIMIT = 64  # largest count of the first table; few prompts get more
 _FIRST_CELLS = 1_600_000  # most values of the first table
 _EXACT_CELLS = 4_000  # most values for which HiGHS decides by default
 _MOST_CELLS = 200_000_000  # most values of any table, 8 bytes each
 
 
+@keywords
 def uniform(
     *,
     prior: tuple[float, float] = (0.5, 0.5),
@@ -63,6 +68,7 @@ def uniform(
     return Policy(name, decide, estimator, seed, Needs(keep_batch=True))
 
 
+@keywords
 def knapsack(
     *,
     value: Value = mixed_group,
@@ -116,6 +122,7 @@ def knapsack(
     return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True))
 
 
+@keywords
 def thompson(
     *,
     value: Value = success_gain,
@@ -211,6 +218,10 @@ def _fair_share(view: View) -> Value:
 
 
 def _check_rule(value: Any, solver: Any) -> None:
+    for name, given, known in (("value", value, _VALUES), ("solver", solver, _SOLVERS)):
+        if isinstance(given, str):
+            near = nearest(given, known)
+            raise InputError(name, f"give the function, one of {', '.join(known)}{near}", given)
     check_function("value", value, "(belief, counts_N) -> values_PN, such as ba.mixed_group")
     if solver is not None:
         check_function(

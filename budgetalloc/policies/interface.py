@@ -18,6 +18,7 @@ from budgetalloc.errors import (
     check_flag,
     check_integer,
     check_seed,
+    keywords,
 )
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 
@@ -34,6 +35,7 @@ def _check_candidates(candidates: Any) -> int | Literal["all"]:
         raise InputError("candidates", "use 1, a larger integer or 'all'.", candidates) from error
 
 
+@keywords
 @dataclass(frozen=True)
 class Needs:
     """The trainer settings that a policy needs, used where the user gives none (see

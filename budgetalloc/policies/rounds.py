@@ -20,6 +20,7 @@ from budgetalloc.errors import (
     check_integer,
     check_number,
     check_type,
+    keywords,
 )
 from budgetalloc.policies.interface import Decide, Hinted, Rounds, View
 from budgetalloc.policies.policy import Policy
@@ -87,6 +88,7 @@ def until_finished(
         seen = yield spending.counts_P - before_P
 
 
+@keywords
 def sequential(
     policy: Policy, *, share: float = 0.25, wants_more: WantsMore | None = None
 ) -> Policy:
@@ -241,6 +243,7 @@ def _counted(
     return spent_P, seen
 
 
+@keywords
 def growing(
     policy: Policy,
     *,

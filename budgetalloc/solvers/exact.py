@@ -18,6 +18,7 @@ from budgetalloc.errors import (
     check_integer,
     check_number,
     imported,
+    keywords,
 )
 from budgetalloc.solvers.domains import checked, why_not
 from budgetalloc.solvers.greedy import greedy
@@ -67,6 +68,7 @@ class _Problem:
 _Answer = tuple[IntArray | None, float, bool]
 
 
+@keywords
 def certify(
     values_PN: ArrayLike,
     costs_P: ArrayLike | None,

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import blocks
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget, groups_fit
-from budgetalloc.errors import InputError, UnsupportedError, check_array, check_rng, shown
+from budgetalloc.errors import InputError, UnsupportedError, check_array, check_rng, keywords, shown
 
 
+@keywords
 def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget) -> IntArray:
     """Counts proportional to weights, under floor and cap, rounded by largest remainder (ties:
     first in the list).

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args
 
 from budgetalloc.beliefs.rewards import check_range, check_success
-from budgetalloc.errors import InputError, check_choice, check_flag, check_number, nearest
+from budgetalloc.errors import InputError, check_choice, check_flag, check_known, check_number
 from budgetalloc.policies import Needs, Policy
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
@@ -124,7 +124,13 @@ class Options:
 
     @classmethod
     def resolve(
-        cls, needs: Needs, trainer_scale: Any, given: Mapping[str, Any], *, trl: bool = True
+        cls,
+        needs: Needs,
+        trainer_scale: Any,
+        given: Mapping[str, Any],
+        *,
+        trl: bool = True,
+        others: Sequence[str] = (),
     ) -> "Options":
         """The given options, with the policy's needs as defaults.
 
@@ -135,21 +141,18 @@ class Options:
                 and holds, unless `given` has one.
             given: Options by name; None counts as left out.
             trl: Whether the trainer is TRL's.
+            others: The other arguments of the function that takes the options, for the text of an
+                error.
 
         Raises:
             InputError: an unknown name, or a value out of range.
 
         >>> Options.resolve(Needs(), "group", {"flor": 2})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        budgetalloc.errors.InputError: flor= is no option, did you mean floor? Use one of ...
+        budgetalloc.errors.InputError: flor= is unknown, did you mean floor? Use one of ...
         """
-        names = cls.names(trl=trl)
         for name in given:
-            if name not in names:
-                use = f"one of {', '.join(names)}"
-                raise InputError(
-                    f"{name}= is no option{nearest(name, names)} Use {use}.", argument=name
-                )
+            check_known(name, (*cls.names(trl=trl), *others), f"{name}=")
         given = {name: value for name, value in given.items() if value is not None}
         asked = cls(**given)
         for name, allowed in (("baseline", Baseline), ("scale", Scale), ("weight", Weight)):
@@ -264,10 +267,7 @@ def check_node(given: Mapping[str, Any], own: Sequence[str]) -> None:
     """
     keys = ("policy", *Options.names(trl=False), *own)
     for key in given:
-        if key not in keys:
-            raise InputError(
-                f"budgetalloc.{key} is unknown{nearest(key, keys)} Use one of {', '.join(keys)}."
-            )
+        check_known(key, keys, f"budgetalloc.{key}")
 
 
 def other_scale(policy: Policy, options: Options) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.errors import InputError, shown
+from budgetalloc.errors import InputError, nearest, shown
 from budgetalloc.policies.policy import Policy
 
 PolicyLike = Policy | str | Mapping[str, Any] | Callable[..., Policy]
@@ -50,6 +50,7 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
         from budgetalloc.methods.table import method_of  # loads all methods
 
         row = method_of(given)
+        row.check_names(settings)
         if needed := [
             key
             for key, default in row.functions().items()
@@ -98,7 +99,10 @@ def _own_function(given: str, name: str) -> Callable[..., Policy]:
             argument=name,
         ) from error
     if own is None:
-        raise InputError(f"{name}={given!r}: {file} has no {function}.", argument=name)
+        names = runpy.run_path(file)
+        raise InputError(
+            f"{name}={given!r}: {file} has no {function}{nearest(function, names)}", argument=name
+        )
     if isinstance(own, Policy):  # it would keep its seed and what it has learned
         raise InputError(
             f"{name}={given!r} is a policy: name a function that builds it, such as "

@@ -30,6 +30,7 @@ from budgetalloc.training.single_thread import Exclusive
 from budgetalloc.training.success import Measure
 
 logger = logging.getLogger(__name__)
+_OTHERS = ("pool", "ledger", "texts", "at_once", "trainer_scale", "quiet", "parts", "resolved")
 _P = TypeVar("_P", bound=Part)
 _COLD_STEPS = 20
 
@@ -132,7 +133,8 @@ class Session:
         self.quiet = quiet
         if resolved is None:
             given = {"scale": self.policy.needs.scale, **options}
-            self.options = Options.resolve(self.policy.needs, trainer_scale, given, trl=False)
+            needs = self.policy.needs
+            self.options = Options.resolve(needs, trainer_scale, given, trl=False, others=_OTHERS)
         else:
             self.options = resolved
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights

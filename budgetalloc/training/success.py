@@ -12,7 +12,7 @@ import numpy as np
 from budgetalloc.beliefs.expected_reward import KEPT, Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, BoolArray, Returned, check_success, to_unit
-from budgetalloc.errors import InputError, StateError
+from budgetalloc.errors import InputError, StateError, nearest
 from budgetalloc.training.reward_range import Range, RewardRange
 
 logger = logging.getLogger(__name__)
@@ -58,9 +58,10 @@ class Rule:
         if isinstance(success, str):
             if list(names).count(success) != 1:
                 how = "no" if success not in names else "more than one"
+                near = "." if success in names else nearest(success, names)
                 raise InputError(
                     "success",
-                    f"the trainer has {how} reward function of this name: "
+                    f"the trainer has {how} reward function of this name{near} It has "
                     f"{list(names)}. Pass one of the names, or its place in the list as an int.",
                     success,
                 )

@@ -56,6 +56,7 @@ from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.vllm_seeds import one_text_warning
 
 logger = logging.getLogger(__name__)
+_OTHERS = ("policy", "parts", "prompt_id", "features", "ledger", "allow_dataset_change")
 
 
 class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
@@ -114,7 +115,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         check_trainer(trainer)
         self.trainer = trainer
         self.policy = policy_of("adaptive" if policy is None else policy)
-        self.options = Options.resolve(self.policy.needs, trainer.scale_rewards, options)
+        needs, scale = self.policy.needs, trainer.scale_rewards
+        self.options = Options.resolve(needs, scale, options, others=_OTHERS)
         main = trainer.accelerator.is_main_process
         check_ledger(ledger, writes=main)
         if main and (other := other_scale(self.policy, self.options)):

@@ -170,12 +170,12 @@ def test_wrong_usage_is_status_2(words, text, log, capsys):
         (["replay", "LOG", "--rollouts", "1000000"], "1000000 rollouts a step: the whole log has 768"),
         (["replay", "LOG", "--reward-range", "1", "0"], "reward_range=(1.0, 0.0)"),
         (["replay", "LOG", "--config", "NONE"], "No such file or directory"),
-        (["replay", "LOG", "--config", "BAD"], "bad.yaml: rolouts= is no option"),
+        (["replay", "LOG", "--config", "BAD"], "bad.yaml: rolouts= is unknown"),
         (["replay", "LOG", "--config", "PACED"], "the log has 768"),
         (["replay", "LOG", "--config", "PACED", "--rollouts", "64"], "--rollouts 64: the pacing in"),
         (["replay", "LOG", "--config", "COST"], "c.yaml: callback.cost: a replay has neither domains, nor costs"),
         (["demo", "--config", "PACED"], "TRL generates 256 rollouts at every step"),
-        (["demo", "--config", "BAD"], "bad.yaml: rolouts= is no option"),
+        (["demo", "--config", "BAD"], "bad.yaml: rolouts= is unknown"),
         (["demo", "--config", "NONE"], "No such file or directory"),
         (["demo", "--config", "FOLDER"], "Is a directory"),
     ],
@@ -404,7 +404,7 @@ def test_recipes_are_listed_and_printed(capsys):
         assert (status, out, errors) == (0, (ROOT / file).read_text(), "")
     status, out, errors = said(capsys, "recipe", "trll")
     assert (status, out, errors.count("\n")) == (1, "", 1)
-    assert "'trll': no such recipe. The recipes are first_run, trl, " in errors
+    assert "the recipe 'trll' is unknown, did you mean trl? Use one of first_run, trl, " in errors
 
 
 def test_no_recipe_hides_a_package_that_it_imports():
@@ -525,7 +525,7 @@ def test_recipe_names_a_mistake_in_its_file(recipe, tmp_path, monkeypatch):
     path = tmp_path / "mine.yaml"
     monkeypatch.setattr(sys, "argv", ["train.py", str(path)])
     path.write_text("policy: adaptive\nmodel: m\ndataset: d\ncallbak: {}\n")
-    with pytest.raises(SystemExit, match="callbak: unknown section, did you mean callback"):
+    with pytest.raises(SystemExit, match="the section callbak is unknown, did you mean callback"):
         recipe.main()
     path.write_text("policy: adaptive\nmodel: m\ndataset: d\ngrpo: {max_step: 3}\n")
     with pytest.raises(TypeError, match="unexpected keyword argument 'max_step'"):

@@ -400,7 +400,7 @@ def test_a_fork_is_refused():
     ("policy", "options", "message"),
     [
         ("adaptive", {"floor": -1}, "floor=-1"),
-        ("adaptive", {"flor": 1}, "flor= is no option, did you mean floor"),
+        ("adaptive", {"flor": 1}, "flor= is unknown, did you mean floor"),
         ("adaptive", {"resolved": RESOLVED, "floor": 2}, r"Session\(resolved=\) replaces"),
         ("adaptive", {"resolved": RESOLVED, "trainer_scale": "group"}, r"Session\(resolved=\) replaces"),
         ("adaptive", {"quotas": {"math": (0, 1)}}, "quotas=.* without domain="),
@@ -409,7 +409,7 @@ def test_a_fork_is_refused():
         ("adaptive", {"domain": {"a": 1}, "quotas": {}}, "quotas={}"),
         ("adaptive", {"domain": ["a"], "mixture": "learn"}, r"domain=\['a'\]"),
         ("adaptive", {"domain": {"a": 1, "b": 1}, "mixture": "learn"}, "all prompts have the domain 1"),
-        ("adaptive", {"features": "text"}, "features= is no option"),
+        ("adaptive", {"features": "text"}, "features= is unknown"),
         ("adaptve", {}, "policy 'adaptve' is unknown"),
         ("adaptive", {"ledger": 5}, "ledger=5"),
         ("adaptive", {"ledger": "/dev/null/ledger"}, "ledger='/dev/null/ledger' cannot be written"),

@@ -39,7 +39,7 @@ def test_what_may_be_asked_for(success, rule):
 @pytest.mark.parametrize(
     ("success", "message"),
     [
-        ("acc", r"success='acc': the trainer has no reward function of this name: \['format', 'accuracy', 'length'\]"),
+        ("acc", r"success='acc': the trainer has no reward function of this name, did you mean accuracy\? It has \['format', 'accuracy', 'length'\]"),
         (3, r"success=3: the trainer has 3 reward functions.*a float, such as 1.0"),
         (-1, r"success=-1"),
         (True, r"success=True: pass the name"),

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from budgetalloc.errors import InputError, shown
+from budgetalloc.errors import check_known, shown
 
 RECIPES = {
     "first_run": "integrations/trl/first_run.py",
@@ -38,12 +38,9 @@ def run(args: argparse.Namespace) -> None:
             print(f"  {name:<13}  {Path(RECIPES[name]).name:<22}  {about}")
         # A file called art.py would hide the package that it imports.
         print("\nPrint one into the file named here:  budgetalloc recipe trl > train.py")
-    elif args.name in RECIPES:
-        print(text_of(args.name), end="")
     else:
-        raise InputError(
-            f"{shown(args.name)}: no such recipe. The recipes are {', '.join(RECIPES)}."
-        )
+        check_known(args.name, RECIPES, f"the recipe {shown(args.name)}")
+        print(text_of(args.name), end="")
 
 
 def text_of(name: str) -> str:

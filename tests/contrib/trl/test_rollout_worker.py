@@ -366,7 +366,7 @@ def test_costs_in_seconds_of_the_server_are_learned(build):
     [
         ({"tools": [print]}, ba.UnsupportedError, "several turns"),
         ({"cost": {"tokens": 1.0, "turns": 50.0}}, ba.UnsupportedError, "the worker's rollouts report no costs"),
-        ({"caps": 4}, ba.InputError, "caps= is no option, did you mean cap"),
+        ({"caps": 4}, ba.InputError, "caps= is unknown, did you mean cap"),
         ({"reward_funcs": []}, ba.InputError, "reward_funcs is empty"),
         ({"policy": replace(ba.adaptive(), plan=(8,))}, ba.UnsupportedError, "rollouts_per_step="),
     ],

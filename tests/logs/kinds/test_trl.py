@@ -126,7 +126,7 @@ def test_files_that_differ_or_cannot_be_read_are_counted(tmp_path):
     assert ledger.frame.step.tolist() == [1] * 8 + [2] * 8 + [5] * 8
     assert notes["file that cannot be read to its end"] == 1
     assert notes["step without a file (logging_steps=1 logs every step)"] == 1
-    with pytest.raises(InputError, match=r"reward='short': the log has no column 'short'"):
+    with pytest.raises(InputError, match=r"reward='short': the log has no such column"):
         read(folder, reward={"low_digit": 1, "short": 1})
 
 
