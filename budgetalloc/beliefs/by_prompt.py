@@ -34,7 +34,11 @@ class ByPrompt:
     prompt_R: IntArray
     rewards_R: FloatArray
     success_R: FloatArray
-    running_P: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, dtype=np.bool_))
+    running_P: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    def __post_init__(self) -> None:
+        if len(self.running_P) != len(self.ids_P):
+            object.__setattr__(self, "running_P", np.zeros(len(self.ids_P), dtype=np.bool_))
 
     @classmethod
     def of(cls, ids_R: Iterable[Id], rewards_R: FloatArray, success_R: FloatArray) -> "ByPrompt":

@@ -174,7 +174,6 @@ def _reading(add: Callable[..., Any], name: str) -> None:
         "datasets.Dataset, a CSV or JSON lines of rollouts or counts, or a ledger of budgetalloc"
     )
     add("log", type=Path, metavar=name, help=log)
-    add("--kind", help=argparse.SUPPRESS)  # of 0.3; the columns say it
     add("--step", metavar="COLUMN", help="the column of steps")
     add("--prompt", "--prompt-id", metavar="COLUMN", help="the column that names prompts")
     reward = "the column of the reward; repeatable: the reward is then the weighted sum"

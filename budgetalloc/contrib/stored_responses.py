@@ -73,7 +73,7 @@ class CorrectResponseBuffer(Part):
         self.seed = check_seed(seed)
         self.stored: list[Stored] = []
         """The responses, the oldest first."""
-        self._draws = self._reused = 0
+        self._reused = 0
 
     def add(self, new: Iterable[Stored]) -> None:
         """Stores responses of one step, and evicts those over the limits."""
@@ -109,8 +109,7 @@ class CorrectResponseBuffer(Part):
             if name in kept and len(rows) >= 2 and success_R[rows].max() <= self.threshold
         ]
         failed.sort(key=stable_key)  # draws do not depend on the order of prompts in the batch
-        draws = np.random.default_rng([self.seed, self._draws]).random((len(failed), 2))
-        self._draws += 1
+        draws = np.random.default_rng([self.seed, step]).random((len(failed), 2))
         after_R, replaced = rewards_R.copy(), []
         for name, (which, wrong) in zip(failed, draws.tolist(), strict=True):
             replaced.append(rows_of[name][int(wrong * len(rows_of[name]))])
@@ -130,10 +129,9 @@ class CorrectResponseBuffer(Part):
         return {"reused": float(self._reused)}
 
     def state_dict(self) -> dict[str, Any]:
-        """All responses, the seed and the number of draws, under the key "buffer"."""
+        """All responses and the seed, under the key "buffer"."""
         ids, rewards, steps = ([each[at] for each in self.stored] for at in range(3))
-        about = {"seed": self.seed, "draws": self._draws}
-        return {"buffer": about | {"ids": ids, "rewards": rewards, "steps": steps}}
+        return {"buffer": {"seed": self.seed, "ids": ids, "rewards": rewards, "steps": steps}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores `state_dict()` to the bit; responses above the current limits are evicted.
@@ -149,11 +147,10 @@ class CorrectResponseBuffer(Part):
                     f"The buffer's state was saved with seed={saved['seed']}, and this one has "
                     f"seed={self.seed}: draws would differ. Pass the same buffer."
                 )
-            draws = check_integer("draws", saved["draws"], 0)
             columns = check_ids(saved["ids"], "ids"), saved["rewards"], saved["steps"]
             stored = [
                 Stored(name, check_number("rewards", reward, -math.inf, math.inf), int(step))
                 for name, reward, step in zip(*columns, strict=True)
             ]
-        self.stored, self._draws = [], draws
+        self.stored = []
         self.add(stored)

@@ -39,6 +39,9 @@ class Notes(Counter[str]):
         self.missing = (0, 0)
         """Steps of the run that the log lacks, and the steps of the run; zeros where unknown."""
 
+    def __reduce__(self) -> Any:
+        return type(self), (dict(self),), vars(self)
+
     def note(self, text: str, count: int) -> None:
         """Adds to a note, unless `count` is 0."""
         if count > 0:

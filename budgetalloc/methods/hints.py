@@ -41,7 +41,7 @@ def on_all_fail(
     Pass the rewards of the separate round with `hinted=True`, else `step.observe` raises
     `InputError`. They count against the budget, but beliefs, memory and trigger ignore them. In
     `group_advantages` hinted rollouts need ids of their own, unless you want groups that mix both
-    kinds, as NuRL's do. The two policies share one state: use only the new one afterwards.
+    kinds, as NuRL's do. The new policy starts with a copy of what `policy` has learned.
 
     Args:
         policy: Decides everything else, with a budget in rollouts.

@@ -139,7 +139,7 @@ class Method:
         needs = {
             k: v
             for k, v in asdict(self.build(seed=0).needs).items()
-            if v != plain[k] and k not in ("keep_batch", "costs", "ahead", "by_group", "part")
+            if v != plain[k] and k not in ("keep_batch", "costs", "by_group", "part")
         }
         return needs | ({"rounds": True} if self.in_rounds() else {})
 

@@ -7,7 +7,7 @@ all of them. The methods save updates, not generation.
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -41,6 +41,30 @@ def _rng_of_step(seed: int, ids_R: Sequence[Id], rewards_R: FloatArray) -> np.ra
     same."""
     shown = repr(list(ids_R)).encode() + np.ascontiguousarray(rewards_R, dtype=np.float64).tobytes()
     return np.random.default_rng([seed, zlib.crc32(shown)])
+
+
+@dataclass(frozen=True)
+class _Resampled:
+    """What Shuffle-R1 keeps. `Policy` gives it its seed."""
+
+    draws: int
+    seed: int = 0
+
+    def __call__(
+        self, ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, *_: object
+    ) -> IntArray:
+        advantages_R = _scaled_advantages(ids_R, rewards_R)
+        pairs_J2 = downselect.extreme_pairs(ids_R, advantages_R, rows)
+        rest = np.zeros(0, dtype=np.int64)
+        if 2 * len(pairs_J2) < rows:  # an odd row, or groups without a pair
+            every = downselect.pairwise_extremes(ids_R, advantages_R, rows)
+            rest = np.setdiff1d(every, pairs_J2)
+        if not len(pairs_J2):
+            return rest
+        weights_J = np.abs(advantages_R[pairs_J2]).sum(axis=1)
+        rng = _rng_of_step(self.seed, ids_R, rewards_R)
+        drawn = downselect.weighted_resample(weights_J, len(pairs_J2), draws=self.draws, rng=rng)
+        return np.sort(np.r_[pairs_J2[drawn].ravel(), rest])
 
 
 @method("which rollouts", "released code")
@@ -144,21 +168,7 @@ def shuffle_r1(
     array([1, 1, 3, 3])
     """
 
-    def keep(ids_R: Sequence[Id], rewards_R: FloatArray, rows: int, *_: object) -> IntArray:
-        advantages_R = _scaled_advantages(ids_R, rewards_R)
-        pairs_J2 = downselect.extreme_pairs(ids_R, advantages_R, rows)
-        rest = np.zeros(0, dtype=np.int64)
-        if 2 * len(pairs_J2) < rows:  # an odd row, or groups without a pair
-            every = downselect.pairwise_extremes(ids_R, advantages_R, rows)
-            rest = np.setdiff1d(every, pairs_J2)
-        if not len(pairs_J2):
-            return rest
-        weights_J = np.abs(advantages_R[pairs_J2]).sum(axis=1)
-        rng = _rng_of_step(seed, ids_R, rewards_R)
-        drawn = downselect.weighted_resample(weights_J, len(pairs_J2), draws=draws, rng=rng)
-        return np.sort(np.r_[pairs_J2[drawn].ravel(), rest])
-
-    return generate_and_keep(generate, keep)
+    return generate_and_keep(generate, _Resampled(draws))
 
 
 @method("which rollouts", "released code")

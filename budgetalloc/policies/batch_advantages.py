@@ -323,9 +323,11 @@ def batch_advantages(
         own = PosteriorBaseline(rollouts, rollouts.expected_R)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R
     trained_R = ~np.isnan(expected_R)
-    groups = max(len(rollouts.counts_G), 1)
-    weight_R = np.ones(rows) if weight == "rollout" else rows / groups / rollouts.counts_R
-    weight_R = np.where(trained_R, weight_R, 0.0)
+    weight_R = trained_R.astype(np.float64)
+    if weight == "prompt":  # as `group_advantages`, without the rows that are left out
+        trained_G = np.bincount(rollouts.group_R, trained_R, len(rollouts.counts_G))
+        prompts = max(int(np.count_nonzero(trained_G)), 1)
+        weight_R *= rows / prompts / np.maximum(trained_G, 1)[rollouts.group_R]
     if own.rule_R is None:
         # the deviation, but for a factor
         like_R = np.sqrt(own.calibration.spread_R) if scale == "group" else 1.0

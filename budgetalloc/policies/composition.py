@@ -19,7 +19,7 @@ from budgetalloc.errors import (
     nearest,
     shown,
 )
-from budgetalloc.policies.interface import Needs, View
+from budgetalloc.policies.interface import Needs, View, function_name
 from budgetalloc.policies.policy import Policy
 from budgetalloc.solvers.exact import highs, ortools, priced
 from budgetalloc.solvers.greedy import greedy
@@ -118,7 +118,10 @@ def knapsack(
         return spend(believed, per_cost(value, view.priced), view, solver)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
-    name = f"knapsack(value={_name(value)}, belief={belief!r}, {_settings(estimator)}, seed={seed})"
+    name = (
+        f"knapsack(value={_name(value)}, belief={belief!r}, {_of_solver(solver)}"
+        f"{_settings(estimator)}, seed={seed})"
+    )
     return Policy(name, decide, estimator, seed, Needs(baseline="group", costs=True))
 
 
@@ -154,7 +157,9 @@ def thompson(
         return spend(view.belief_P.sample(view.rng), per_cost(value, view.priced), view, solver)
 
     estimator = BetaEstimator(prior=prior, discount=discount, idle=idle)
-    name = f"thompson(value={_name(value)}, {_settings(estimator)}, seed={seed})"
+    name = (
+        f"thompson(value={_name(value)}, {_of_solver(solver)}{_settings(estimator)}, seed={seed})"
+    )
     needs = Needs(candidates="all", baseline="group", costs=True)
     return Policy(name, decide, estimator, seed, needs)
 
@@ -230,7 +235,12 @@ def _check_rule(value: Any, solver: Any) -> None:
 
 
 def _name(value: Value | Solver) -> str:
-    return getattr(value, "__name__", repr(value))
+    return function_name(value)
+
+
+def _of_solver(solver: Solver | None) -> str:
+    """The solver in a policy's name, if there is one."""
+    return "" if solver is None else f"solver={_name(solver)}, "
 
 
 def _settings(estimator: BetaEstimator) -> str:

@@ -1,7 +1,10 @@
 """The inputs and outputs of a decision, which policies and trainers share."""
 
+import re
+import zlib
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -89,6 +92,31 @@ class Needs:
         """
         rollouts = rollouts_alone(budget) if self.part else None
         return None if rollouts is None else max(_SEEN, _A_ROLLOUT * rollouts)
+
+
+def function_name(function: Any) -> str:
+    """The name of a function, by which ranks and checkpoints compare policies. A lambda has the
+    hash of its code, its defaults and the variables that it uses; a partial, its arguments.
+
+    >>> function_name(max), function_name(lambda x: x) == function_name(lambda x: x + 1)
+    ('max', False)
+    """
+    if isinstance(function, partial):
+        given = [*map(repr, function.args), *(f"{k}={x!r}" for k, x in function.keywords.items())]
+        return f"{function_name(function.func)}({', '.join(given)})"
+    name = getattr(function, "__name__", None) or type(function).__name__
+    if name != "<lambda>":
+        return str(name)
+    used = [cell.cell_contents for cell in function.__closure__ or ()]
+    parts = [*_of_code(function.__code__), *(function.__defaults__ or ()), *used]
+    shown = "\n".join(re.sub(r" at 0x[0-9a-f]+", "", repr(part)) for part in parts)
+    return f"lambda {zlib.crc32(shown.encode()):08x}"
+
+
+def _of_code(code: Any) -> list[Any]:
+    """What code does, without where it stands."""
+    inner = [_of_code(x) if hasattr(x, "co_code") else x for x in code.co_consts]
+    return [code.co_code, code.co_names, code.co_freevars, inner]
 
 
 @dataclass(frozen=True, eq=False)

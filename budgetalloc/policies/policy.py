@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -114,6 +114,8 @@ class Policy:
             )
         object.__setattr__(self, "estimator", copy.deepcopy(self.estimator))
         object.__setattr__(self, "memory", copy.deepcopy(self.memory))
+        if is_dataclass(self.keep) and hasattr(self.keep, "seed"):
+            object.__setattr__(self, "keep", replace(self.keep, seed=self.seed))
         object.__setattr__(self, "name", re.sub(r"\bseed=\d+", f"seed={self.seed}", self.name))
 
     def __repr__(self) -> str:

@@ -102,7 +102,7 @@ def sequential(
 
     Keep the posterior baseline: the mean of a group that is extended because of its outcomes is
     biased. The belief after all earlier rounds and the others of the rollout's own round is not.
-    The two policies share one state: use only the new one afterwards.
+    The new policy starts with a copy of what `policy` has learned.
 
     Args:
         policy: Decides the first part, in one round or several, with a budget in rollouts.
@@ -267,7 +267,7 @@ def growing(
     started. Use it where every round costs time, as in TRL.
 
     Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its
-    outcomes is biased. The two policies share one state: use only the new one afterwards.
+    outcomes is biased. The new policy starts with a copy of what `policy` has learned.
 
     Args:
         policy: Plans the counts, in one round, with a budget in rollouts. If all candidates have

@@ -15,7 +15,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import LARGEST_REWARD, levelled, without_infinite
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import InputError, UnsupportedError, check_array, nearest, shown
+from budgetalloc.errors import MOST, InputError, UnsupportedError, check_array, nearest, shown
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
@@ -210,6 +210,12 @@ class Session:
         """
         with self._alone("begin()"):
             bounds = self.options.bounds
+            if bounds.candidates != 1 and not self.pool_size and not len(self.pool):
+                raise InputError(
+                    f"candidates={bounds.candidates!r}, as {self.policy} asks for, needs the pool: "
+                    "pass Session(pool=) with all prompts, or candidates=1.",
+                    argument="pool",
+                )
             batch_P = [] if bounds.candidates == "all" else factorize(own_ids)[0]
             ids_P = bounds.offer(batch_P, self.pool, self.policy.seed, self.number)
             generated = rollouts * (1 if self.uniform else self.options.generate)
@@ -343,7 +349,7 @@ class Session:
             names = list(self.scoring.names)
             what = f"a number for each rollout and each of {names}"
             scores = check_array("scores_RF", scores_RF, what)
-            lengths = check_array("lengths_R", lengths_R, "a number of tokens for each rollout")
+            lengths = _tokens("lengths_R", lengths_R)
             if scores.size != len(ids_R) * len(names) or lengths.shape != (len(ids_R),):
                 raise InputError(
                     f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for "
@@ -365,14 +371,18 @@ class Session:
                 "rewards_R": rewards,
                 "scores_RF": scores,
                 "success_R": success,
-                "lengths_R": lengths.astype(np.int64),
+                "lengths_R": lengths,
                 "round_R": np.full(len(ids_R), step.round),
                 "hinted_R": np.full(len(ids_R), step.hinted),
                 "reported_RC": reported,
                 "prompt_lengths_R": np.zeros(len(ids_R), dtype=np.int64),
             }
             if prompt_lengths_R is not None:
-                rows["prompt_lengths_R"] = prompt_lengths_R
+                prompts = rows["prompt_lengths_R"] = _tokens("prompt_lengths_R", prompt_lengths_R)
+                if prompts.shape != (len(ids_R),):
+                    raise InputError(
+                        "prompt_lengths_R", f"give one for each of {len(ids_R)} rollouts.", prompts
+                    )
             step.observe(ids_R, rewards, success, hinted=step.hinted)
             if len(places) or (np.isnan(rewards) & ~np.isnan(rewards_R)).any():
                 now.infinite = now.infinite or [repr(names[f]) for f in places] or ["the sum"]
@@ -414,8 +424,7 @@ class Session:
         now, step = self._open, self.step
         if now.measure is None:
             raise InputError(
-                "end() before observe(): the step has no rollouts. Observe some, or begin another "
-                "step."
+                "The step has no rollouts yet: observe() some, or begin() another step."
             )
         if now.record is not None:
             return now.record
@@ -536,20 +545,29 @@ class Session:
         self.restore(*load_state(path))
 
     @property
-    def _learned(self) -> list[Any]:
-        return [self.policy, *self.parts]
+    def _named_parts(self) -> dict[str, Part]:
+        """The parts, each by its class and, of several of one class, its number."""
+        found = dict[str, Part]()
+        for part in self.parts:
+            name = type(part).__name__
+            alike = sum(type(x).__name__ == name for x in found.values())
+            found[f"{name} {alike + 1}" if alike else name] = part
+        return found
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What `save` writes: all that was learned, and the definition of success in JSON types."""
-        state = {key: x for each in self._learned for key, x in each.state_dict().items()}
+        """What `save` writes: all that was learned, and the definition of success in JSON types.
+        Each part has a name space of its own."""
+        parts = {name: part.state_dict() for name, part in self._named_parts.items()}
+        state = self.policy.state_dict() | {"parts": {k: x for k, x in parts.items() if x}}
         return state, {"scoring": self.scoring.state_dict()}
 
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
         """Restores what `load_state` read. If it raises `StateError`, because it does not fit,
         nothing has changed."""
-        with unchanged_on_error(*self._learned):
-            for each in self._learned:
-                each.load_state_dict(state)
+        with unchanged_on_error(self.policy, *self.parts):
+            self.policy.load_state_dict(state)
+            for name, part in self._named_parts.items():
+                part.load_state_dict(state.get("parts", {}).get(name, {}))
             self.scoring.load_state_dict(about.get("scoring", {}))
 
 
@@ -575,6 +593,15 @@ def rows_to_train_on(
             argument="keep",
         )
     return rows
+
+
+def _tokens(name: str, given: Any) -> IntArray:
+    """Numbers of tokens as integers. Raises `InputError` for one that is missing, negative or
+    infinite."""
+    lengths = check_array(name, given, "a number of tokens for each rollout")
+    for row in np.flatnonzero(~((lengths >= 0) & (lengths < MOST))).tolist():
+        raise InputError(f"{name}[{row}]", "give a number of tokens.", lengths.flat[row])
+    return lengths.astype(np.int64)
 
 
 def _numbers(column: Any) -> FloatArray:

@@ -13,6 +13,7 @@ from budgetalloc.beliefs.expected_reward import KEPT, Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, BoolArray, Returned, check_success, to_unit
 from budgetalloc.errors import InputError, StateError, nearest
+from budgetalloc.policies.interface import function_name
 from budgetalloc.training.reward_range import Range, RewardRange
 
 logger = logging.getLogger(__name__)
@@ -426,8 +427,7 @@ def in_words(names: Sequence[str], rule: Rule) -> str:
     'accuracy'
     """
     if rule.judge is not None:
-        name = getattr(rule.judge, "__qualname__", type(rule.judge).__qualname__)
-        return f"what {name}() returns"
+        return f"what {function_name(rule.judge)}() returns"
     if rule.threshold is not None:
         return f"a total reward of at least {rule.threshold:g}"
     return " and ".join(names[f] for f in rule.functions) or "the total reward"

@@ -11,7 +11,7 @@ from accelerate.utils import broadcast_object_list
 from trl.trainer.utils import pad
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import BudgetallocError, UnsupportedError
 
 logger = logging.getLogger(__name__)
 
@@ -28,30 +28,46 @@ def hidden_states(trainer: Any, texts: Sequence[str]) -> FloatArray:
     Raises:
         UnsupportedError: the weights are divided between processes, or the model has no decoder.
     """
-    accelerator, model = trainer.accelerator, trainer.model
+    accelerator = trainer.accelerator
     if getattr(accelerator.state.deepspeed_plugin, "zero_stage", 0) == 3 or trainer.is_fsdp_enabled:
         raise UnsupportedError(
             "features='model': the weights are divided between processes (ZeRO stage 3 or FSDP), "
             "so no process can compute hidden states alone. Use features='text', or pass "
             "budgetalloc.Features.of_vectors of embeddings."
         )
-    found: list[FloatArray | None] = [None]
+    found: list[FloatArray | str] = [""]
+    error: Exception | None = None
     if accelerator.is_main_process:
-        started, training = time.perf_counter(), model.training
-        # of a processor of images and texts
-        tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-        model.eval()
+        try:
+            found = [_logged_states(trainer, texts)]
+        except Exception as raised:  # the other processes wait: send them the error before raising
+            error, found = raised, [f"{type(raised).__name__}: {raised}"]
+    states = broadcast_object_list(found)[0]
+    if isinstance(states, str):
+        raise error or BudgetallocError(
+            f"features='model': process 0 failed, and all processes stop. It raised {states}"
+        )
+    return np.asarray(states, dtype=np.float64)
+
+
+def _logged_states(trainer: Any, texts: Sequence[str]) -> FloatArray:
+    model = trainer.model
+    started, training = time.perf_counter(), model.training
+    # of a processor of images and texts
+    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    model.eval()
+    try:
         with torch.inference_mode():
             states, tokens = _states(model, tokenizer, texts)
+    finally:
         model.train(training)
-        logger.info(
-            "features='model': hidden states of %d prompts, %d tokens, took %.1f s.",
-            len(texts),
-            tokens,
-            time.perf_counter() - started,
-        )
-        found = [states]
-    return np.asarray(broadcast_object_list(found)[0], dtype=np.float64)
+    logger.info(
+        "features='model': hidden states of %d prompts, %d tokens, took %.1f s.",
+        len(texts),
+        tokens,
+        time.perf_counter() - started,
+    )
+    return states
 
 
 def _states(model: Any, tokenizer: Any, texts: Sequence[str]) -> tuple[FloatArray, int]:

@@ -32,3 +32,9 @@ def test_prompts_come_in_the_order_in_which_they_first_appear():
     seen = ByPrompt.of(["b", "a", "b"], np.array([1.0, 0.0, 1.0]), np.array([1.0, 0.0, 1.0]))
     assert (list(seen.ids_P), seen.prompt_R.tolist()) == (["b", "a"], [0, 1, 0])
     assert ByPrompt.none(["a", "b"]).n_P.tolist() == [0, 0]
+
+
+def test_running_has_an_entry_for_each_prompt():
+    seen = ByPrompt.of(["a", "b", "b"], np.zeros(3), np.zeros(3))
+    assert seen.running_P.tolist() == [False, False]
+    assert ByPrompt(["a", "b", "c"], *np.zeros((3, 2), dtype=int)).running_P.tolist() == [False] * 3

@@ -126,7 +126,7 @@ class TestReports:
     def test_a_missing_report_counts_as_expected_and_is_said_once(self, caplog):
         session, turns_of = session_of(), dict.fromkeys(NAMES, 3)
         played(session, turns_of)
-        learned = session.state()[0]
+        learned = session.state()[0]["parts"]["Costs"]
         odd = {"a": None, "b": math.nan, "c": -1, "d": math.inf, "e": "many", "f": 3, "g": 3, "h": 3}
         ended = played(session, odd, steps=5)
         assert caplog.text.count("reported no 'turns' that is a number of at least 0") == 1
@@ -135,7 +135,7 @@ class TestReports:
             without_R = np.array([name in "abcde" for name in each.batch.ids_R])
             assert each.metrics["cost/missing"] == without_R.sum()
             assert each.batch.costs_R == pytest.approx(20 + 150 + 100 + 7, rel=0.1)  # none is 0 or NaN
-        after = session.state()[0]
+        after = session.state()[0]["parts"]["Costs"]
         at = learned["lengths"]["ids"].index("a")
         assert (after["lengths"]["tokens"][at] == learned["lengths"]["tokens"][at]).all()  # nothing was learned of it
 

@@ -1,5 +1,7 @@
 """`read_log` finds each kind of log, and refuses wrong arguments."""
 
+import copy
+import pickle
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import budgetalloc as ba
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger import read_log
+from budgetalloc.logs.records import Notes
 
 FILES = Path(__file__).parent / "kinds" / "files"
 
@@ -52,3 +55,12 @@ def test_what_is_no_log_is_refused_with_the_kinds(tmp_path):
 def test_arguments_out_of_range_are_named(tmp_path, wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         read_log(write(tmp_path / "l"), **wrong)
+
+
+def test_notes_keep_their_doubts_when_pickled_and_copied():
+    notes = Notes()
+    notes.doubt("rows may be missing", 3)
+    notes.missing = (2, 9)
+    again = pickle.loads(pickle.dumps(notes))  # noqa: S301
+    for other in (again, copy.copy(notes), copy.deepcopy(notes)):
+        assert (other, other.doubts, other.missing) == (notes, ["rows may be missing"], (2, 9))

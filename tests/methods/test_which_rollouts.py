@@ -1,5 +1,7 @@
 """Methods that generate more than they train on: uniform counts, and rows kept the same each time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from budgets import prompts_and_budgets
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_steps import kept_of
 
+import budgetalloc as ba
 from budgetalloc import InputError
 from budgetalloc.methods import cppo, d3s, keep_mixed, pods, roc, top_p
 from budgetalloc.methods.table import METHODS
@@ -71,3 +74,15 @@ def test_roc_reads_the_penalty_from_the_column_of_its_reward_function():
         roc(penalty=2).keep(ids, rewards, 4, scores_RF)
     with pytest.raises(InputError, match="rewards of 0 functions"):
         roc(penalty=1).keep(ids, rewards, 4, None)
+
+
+def test_another_seed_of_a_policy_is_the_seed_of_what_it_keeps():
+    rewards = np.tile([0.0, 0.2, 0.9, 1.0], 8)
+    ids = np.repeat(np.arange(8), 4).tolist()
+    kept = [
+        policy.keep(ids, rewards, 12).tolist()
+        for seed in (0, 5, 6)
+        for policy in (ba.methods.shuffle_r1(seed=seed), replace(ba.methods.shuffle_r1(), seed=seed))
+    ]
+    assert kept[0::2] == kept[1::2]
+    assert len(set(map(tuple, kept))) == 3

@@ -516,3 +516,13 @@ def test_a_model_that_learns_quickly_keeps_its_advantages():
     assert abs(batch_advantages(made, "posterior", "group").values_R.mean()) < 0.05
     assert sums_of(learning).lean > 0.3 * 256
     assert sums_of(made).lean == 0  # what is usual has not changed
+
+
+def test_weight_prompt_counts_the_scored_rollouts_only():
+    """With the posterior baseline too, as in group_advantages: the weights of a prompt's scored rows sum up alike."""
+    ids, rewards = list("aaaabb"), np.array([0.0, 1.0, np.nan, np.nan, 0.0, 1.0])
+    batch = rollouts_of(rewards, ids)
+    plain, weighted = (batch_advantages(batch, "posterior", "rms", weight).values_R for weight in ("rollout", "prompt"))
+    ratio = weighted[[0, 1, 4, 5]] / plain[[0, 1, 4, 5]]
+    assert ratio == pytest.approx(np.full(4, ratio[0]))  # two scored rollouts of each prompt
+    assert (weighted[2:4] == 0).all()

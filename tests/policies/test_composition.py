@@ -281,3 +281,18 @@ def test_a_time_limit_is_for_solvers_that_search():
     for wrong in ({"time_limit": 5}, {"solver": ba.greedy, "time_limit": 5}, {"solver": ba.highs, "time_limit": 0}):
         with pytest.raises(InputError, match="time_limit"):
             ba.knapsack(**wrong)
+
+
+def test_the_name_says_solver_time_limit_and_which_lambda():
+    names = [
+        ba.knapsack().name,
+        ba.knapsack(solver=ba.greedy).name,
+        ba.knapsack(solver=ba.highs).name,
+        ba.knapsack(solver=ba.highs, time_limit=2.0).name,
+        ba.knapsack(value=lambda belief, n: ba.hit(belief, n)).name,
+        ba.knapsack(value=lambda belief, n: ba.variance(belief, n)).name,
+        ba.thompson(solver=ba.greedy).name,
+        ba.thompson().name,
+    ]
+    assert len(set(names)) == len(names)
+    assert "solver=highs(time_limit=2.0)" in names[3]

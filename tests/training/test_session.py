@@ -11,11 +11,12 @@ import pytest
 import budgetalloc as ba
 from budgetalloc import InputError, StateError, UnsupportedError, policies
 from budgetalloc.contrib.costs import Costs
+from budgetalloc.contrib.shadow import Shadow
 from budgetalloc.logs.prompt_texts import read_texts
 from budgetalloc.policies.batch_advantages import batch_advantages
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.options import Options
-from budgetalloc.training.parts import Host
+from budgetalloc.training.parts import Host, Part
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.rails import Rails
 from budgetalloc.training.session import Session
@@ -288,7 +289,7 @@ def test_calls_in_the_wrong_order_are_named():
             with pytest.raises(InputError, match=r"No step has begun: call begin\("):
                 call()
         session.begin(NAMES[:1], 2, 2)
-        with pytest.raises(InputError, match=r"end\(\) before observe"):
+        with pytest.raises(InputError, match=r"no rollouts yet: observe\(\) some"):
             session.end()
         assert session.request() == ["q0", "q0"]
         with pytest.raises(InputError, match=r"request\(\) before observe\(\): first observe the 2 rollouts"):
@@ -565,3 +566,59 @@ def test_a_policy_leaves_out_infinite_rewards():
     policy.observe(["a", "a", "b"], [1, np.inf, 0])
     other.observe(["a", "a", "b"], [1, None, 0])
     assert policy.belief(["a", "b"]).mean.tolist() == other.belief(["a", "b"]).mean.tolist()
+
+
+@pytest.mark.parametrize("name", ["lengths_R", "prompt_lengths_R"])
+@pytest.mark.parametrize("wrong", [[None, 3], [-1, 3], [float("inf"), 3], [3], [[3, 3]], ["3", "4"]])
+def test_lengths_that_are_no_numbers_of_tokens_are_refused_and_the_step_goes_on(name, wrong):
+    session, ids = opened("uniform", ["q0"], 2, 2)
+    with pytest.raises(InputError, match="lengths_R"):
+        session.observe(ids, [0.0, 1.0], **{"lengths_R": [3, 4], name: wrong})
+    session.observe(ids, [0.0, 1.0], [3, 4], prompt_lengths_R=[5, 5])
+    batch = session.end().batch
+    assert (batch.lengths_R.tolist(), batch.prompt_lengths_R.tolist()) == ([3, 4], [5, 5])
+
+
+def test_a_session_without_a_pool_says_which_argument_lacks():
+    session = Session(ba.adaptive(), ["reward"])
+    with pytest.raises(InputError, match=r"pass Session\(pool=\)") as caught:
+        session.begin([], 2, 2)
+    assert caught.value.argument == "pool"
+    session, _ = opened("uniform", ["q0"], 2, 2)
+    with pytest.raises(InputError, match=r"no rollouts yet: observe\(\) some"):
+        session.record()
+
+
+class Counts(Part):
+    """Keeps a number under keys that other parts and the policy use."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def state_dict(self):
+        return {"step": self.number, "seed": "mine", "rails": {}, "parts": 1}
+
+    def load_state_dict(self, state):
+        self.number = state.get("step", 0)
+
+
+def test_every_part_has_a_name_space_of_its_own_in_a_checkpoint(tmp_path):
+    def new(*numbers):
+        return session_of("adaptive", parts=[*map(Counts, numbers), Shadow("knapsack"), Shadow("uniform")])
+
+    session = new(7, 8)
+    for _ in range(3):
+        session.begin([], 8, 4)
+        ids = session.request()
+        session.observe(ids, [float(RATES[x] > 0.5) for x in ids], [1] * len(ids))
+        session.end()
+    session.save(tmp_path / "state.npz")
+    other = new(0, 0)
+    other.load(tmp_path / "state.npz")
+    assert other.policy.estimator.step == 3
+    numbers = [part.number for part in other.parts if isinstance(part, Counts)]
+    shadows = [part.session.policy for part in other.parts if isinstance(part, Shadow)]
+    assert numbers == [7, 8]
+    assert [policy.name.partition("(")[0] for policy in shadows] == ["knapsack", "uniform"]
+    assert [policy.estimator.step for policy in shadows] == [3, 3]
+    assert repr(other.state()) == repr(session.state())

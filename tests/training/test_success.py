@@ -39,7 +39,10 @@ def test_what_may_be_asked_for(success, rule):
 @pytest.mark.parametrize(
     ("success", "message"),
     [
-        ("acc", r"success='acc': the trainer has no reward function of this name, did you mean accuracy\? It has \['format', 'accuracy', 'length'\]"),
+        (
+            "acc",
+            r"success='acc': the trainer has no reward function of this name, did you mean accuracy\? It has \['format'",
+        ),
         (3, r"success=3: the trainer has 3 reward functions.*a float, such as 1.0"),
         (-1, r"success=-1"),
         (True, r"success=True: pass the name"),
@@ -260,7 +263,11 @@ class TestState:
         [
             ({}, {"success": "format"}, r"about accuracy, this trainer's about format. Pass success="),
             ({"success": 0.5}, {"success": 0.75}, r"at least 0.5, this trainer's about a .* at least 0.75"),
-            ({"success": lambda rewards: rewards["format"]}, {}, r"<lambda>\(\) returns.*Pass success= as in the run"),
+            (
+                {"success": lambda rewards: rewards["format"]},
+                {},
+                r"what lambda \w+\(\) returns.*Pass success= as in the run",
+            ),
         ],
     )
     def test_another_success(self, first, second, message):
@@ -330,3 +337,30 @@ class TestRewardsThatChangeWhileTheRunGoesOn:
         assert scoring.sums.n > 0
         scoring.follow(["f", "g"], [1.0, 0.5])
         assert scoring.sums.n == 0
+
+
+def test_beliefs_about_one_lambda_are_not_loaded_for_another():
+    def state(success):
+        return ba.Session("uniform", ["a", "b"], success=success).scoring
+
+    high, low = 0.9, 0.1
+    saved = state(lambda scores: scores["a"] > high).state_dict()
+    state(lambda scores: scores["a"] > high).load_state_dict(saved)
+    for other in (
+        lambda scores: scores["a"] > low,
+        lambda scores: scores["b"] > high,
+        lambda scores: scores["a"] >= high,
+        lambda scores, high=0.9: scores["a"] > high,
+    ):
+        with pytest.raises(ba.StateError, match="lambda"):
+            state(other).load_state_dict(saved)
+
+    def correct(scores):
+        return scores["a"] > 0.5
+
+    first = state(correct).state_dict()
+
+    def correct(scores):  # the user's name: a mended function goes on with the beliefs
+        return scores["a"] > 0.4
+
+    state(correct).load_state_dict(first)

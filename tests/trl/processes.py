@@ -141,7 +141,7 @@ def failure(folder: Path, name: str, rank: int) -> str:
     trainer = make_trainer(folder, "failing", 2)
     trainer.rollout_func = forced
 
-    def broken(view):
+    def broken(*view):
         raise ZeroDivisionError("no counts")
 
     def masked(prompts, trainer):
@@ -164,10 +164,15 @@ def failure(folder: Path, name: str, rank: int) -> str:
             return {**output, field: output[field] + rank}
 
         trainer._generate_and_score_completions = weighs
+    elif name == "features":
+        policy = ba.adaptive()
+        if not last:
+            trainer.model.get_decoder = broken
     else:
         policy, trainer.rollout_func = policy_of_rounds(), masked
-    trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
+    given = {"features": "model"} if name == "features" else {"candidates": 1}
     try:
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **given))
         trainer.train()
     except (ba.BudgetallocError, ZeroDivisionError) as error:
         return f"{type(error).__name__}: {error}"
@@ -269,7 +274,7 @@ def changing(folder: Path, name: str) -> dict[str, Any]:
 
 
 CHANGING = ("changing", "raises")
-FAILURES = ("seed", "state", "decide", "mask", "weighs")
+FAILURES = ("seed", "state", "decide", "mask", "weighs", "features")
 LED = ("counts", "rounds", "keep")
 
 

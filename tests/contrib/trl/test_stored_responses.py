@@ -64,9 +64,8 @@ def test_every_prompt_that_can_be_helped_is_helped_once(steps, capacity, per_pro
 
 
 def test_the_stored_response_and_the_wrong_one_are_drawn_evenly():
-    buffer = filled("aaaa")
     zeros, nan = np.zeros(4) - 1, np.array([0, 0, np.nan, 0])
-    drawn = [buffer.substitute(list("abaa"), zeros, nan, step=1) for _ in range(2000)]
+    drawn = [filled("aaaa", seed=seed).substitute(list("abaa"), zeros, nan, step=1) for seed in range(2000)]
     stored = np.bincount([int(after[rows[0]]) for rows, after in drawn], minlength=4)
     assert chisquare(stored).pvalue > 0.01
     wrong = np.bincount([int(rows[0]) for rows, _ in drawn], minlength=4)
@@ -250,3 +249,11 @@ def test_several_processes_are_refused(build, monkeypatch):
     monkeypatch.setattr(type((trainer := build()).accelerator), "num_processes", 2)
     with pytest.raises(ba.UnsupportedError, match=r"buffer= does not work with 2 processes"):
         AdaptiveGRPOCallback(trainer, ba.uniform(), buffer=CorrectResponseBuffer())
+
+
+def test_a_step_that_is_begun_again_draws_the_same():
+    buffer = filled("ab" * 4, seed=5)
+    first, again, later = (buffer.substitute(list("aaaabbbb"), *np.zeros((2, 8)), step) for step in (3, 3, 4))
+    assert first[0].tolist() == again[0].tolist()
+    assert first[1].tolist() == again[1].tolist()
+    assert (first[0].tolist(), first[1].tolist()) != (later[0].tolist(), later[1].tolist())
