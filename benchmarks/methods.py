@@ -224,13 +224,13 @@ def learning(measured: dict[str, dict[str, Any]]) -> list[str]:
         "",
         "## Learning",
         "",
-        "Mean held-out success over a run less that of uniform groups of the best size, averaged over the [mixes of "
+        "Mean held-out success over a run minus that of uniform groups of the best size, averaged over the [mixes of "
         "tasks](benchmarks/learning/README.md) that the method was run on (95 % interval over seeds). The models are "
         "tiny; yours may rank the methods differently. Methods that are not named were not run. The runs of "
         "`reinforce_ada` were cut short: two seeds on `u_shape`, one on `hard_tail`. A variant that trains on 8 rows "
         "of a prompt instead of 4 had -0.113 (-0.159 to -0.067) over 5 mixes and 3 seeds.",
         "",
-        _row(("method", "mean success less uniform's", "mixes, seeds")),
+        _row(("method", "mean success minus uniform's", "mixes, seeds")),
         _row(["---"] * 3),
         *(row for _, _, row in sorted(rows)),
         "",

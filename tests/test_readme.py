@@ -150,7 +150,7 @@ def test_figures_in_sentences_are_those_of_the_tables():
     assert gains["hard_once"].replace("(", "(95 % interval ") in choose
     mean, coverage = re.search(r"mean \+(\S+) .*pass@64 \+(\S+) ", section("Three generations a step")).groups()
     assert f"the mean is {mean} higher, and pass@64 {coverage}" in choose
-    rewards = dict(columns(BENCHMARK, "## Other rewards", "mix", "mean less uniform's"))
+    rewards = dict(columns(BENCHMARK, "## Other rewards", "mix", "mean minus uniform's"))
     assert f"No difference was seen: {rewards.pop('scheduled')}" in section("Other questions")
     graded = sorted(cell.split()[0] for cell in rewards.values())
     assert f"Higher on 3 of 3, by {graded[0][1:]} to {graded[-1][1:]}" in section("Other questions")
@@ -164,7 +164,7 @@ def test_where_the_gain_comes_from_is_told_with_figures_that_a_script_prints():
     command = [sys.executable, "benchmarks/learning/with_features.py", "--parts"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     printed = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    parts = re.search(r"mean less uniform's \|[ |]*\+(\S+) \| \+(\S+) \| \+(\S+)", printed).groups()
+    parts = re.search(r"mean minus uniform's \|[ |]*\+(\S+) \| \+(\S+) \| \+(\S+)", printed).groups()
     told = re.findall(r"(0\.\d+)(?= with (?:the choice|the baseline|both))", " ".join(EVIDENCE.split()))
     assert told == list(parts)
 

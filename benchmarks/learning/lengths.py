@@ -163,7 +163,7 @@ def interval(values: list[float]) -> str:
 
 
 def gain(curve: list[list[float]], plain: list[list[float]]) -> float:
-    """Mean success less plain's, over as many tokens as the shorter run has.
+    """Mean success minus plain's, over as many tokens as the shorter run has.
 
     >>> round(gain([[0, 0.2], [100, 0.6]], [[0, 0.2], [200, 0.6]]), 6)  # 0.4 - 0.3
     0.1
@@ -182,7 +182,7 @@ def table(rows: list[dict[str, Any]], mix: str, policy: str) -> str:
     common = sorted(set.intersection(*(set(curves) for curves in arms.values())))
     if not common:
         return f"{mix}, {policy}: no seed has all arms"
-    titles = ["tokens a rollout, first and last", "all tokens", "success at the end", "mean success less plain's"]
+    titles = ["tokens a rollout, first and last", "all tokens", "success at the end", "mean success minus plain's"]
     head = f"{mix}, {policy}, {len(common)} seeds"
     lines = [head, f"| arm | {' | '.join(titles)} | tokens to {setting.goal} |", "|---" * 6 + "|"]
     for arm, curves in arms.items():

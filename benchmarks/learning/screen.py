@@ -173,7 +173,7 @@ def main() -> None:
     for mix in mixes:
         curves: dict[str, NDArray[np.float64]] = {}
         print(f"\n{mix}, {args.seeds} seeds\n")
-        print("| policy | rate | mixed groups | final | mean | mean less uniform's | to uniform's end |")
+        print("| policy | rate | mixed groups | final | mean | mean minus uniform's | to uniform's end |")
         print("|---|---|---|---|---|---|---|")
         for name in names:
             runs = [done[name, mix, best[name, mix], seed, args.steps] for seed in range(args.seeds)]

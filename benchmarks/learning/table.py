@@ -77,7 +77,7 @@ def summary(curves: Curves, base: Curves, rollouts: NDArray[np.float64]) -> dict
     return {
         "final": f"{curves[:, -1].mean():.3f}",
         "mean": f"{curves.mean():.3f}",
-        "mean less uniform's": with_interval((curves - base).mean(axis=1)),
+        "mean minus uniform's": with_interval((curves - base).mean(axis=1)),
         "to uniform's end": share_with_interval(share_reached(curves, base, rollouts, rollouts[-1])),
     }
 

@@ -41,7 +41,7 @@ from budgetalloc.offline.intervals import interval, share_reached
 MEASURES = "mean", "pass@64"
 HEAD = (
     *("mix", "seeds", "start", "uniform: group, rate", "mean", "pass@64", "`{}()`: rate", "mean", "pass@64"),
-    *("mean less uniform's", "pass@64 less uniform's", "share"),
+    *("mean minus uniform's", "pass@64 minus uniform's", "share"),
 )
 SHORT = (
     *("mix", "before training", "uniform", "`{}()`", "difference (95 % interval)"),
@@ -147,7 +147,7 @@ def rivals(rows: list[Row], name: str) -> str:
     """
     own = of_mixes(rows, name)
     lines = head(
-        ("method", "runs", *(cell for what in MEASURES for cell in (f"{what} less the method's", "on its worst mix")))
+        ("method", "runs", *(cell for what in MEASURES for cell in (f"{what} minus the method's", "on its worst mix")))
     )
     for rival in sorted({run["policy"] for run in rows}):
         its = of_mixes(rows, rival)

@@ -43,7 +43,7 @@ def _cells(found: Sequence[NDArray]) -> list[str]:
 
 def lines(rows: list[Row], variant: list[Row], name: str = "adaptive_text") -> Iterator[str]:
     """The lines of the table, from the table's rows and those of the variant."""
-    less = ("mean less `adaptive`'s", "pass@64 less", "mean less uniform's", "pass@64 less")
+    less = ("mean minus `adaptive`'s", "pass@64 minus", "mean minus uniform's", "pass@64 minus")
     yield from head(("mix", "seeds", "best uniform", "`adaptive`", f"`{name}`", *less))
     for mix, (plain, default, own) in compared(rows, variant, [name]):
         gains = [with_interval(gain) for base in (default, plain) for gain in own - base]
@@ -56,14 +56,14 @@ def over_mixes(rows: list[Row], variant: list[Row], name: str = "adaptive_text",
         (plain if base == "uniform" else default, own) for _, (plain, default, own) in compared(rows, variant, [name])
     ]
     if not found:
-        return f"- **Over the mixes, less `{base}`'s**: no mix with two seeds."
+        return f"- **Over the mixes, minus `{base}`'s**: no mix with two seeds."
     mean, coverage = (averaged([its[at] - other[at] for other, its in found]) for at in range(2))
-    return f"- **Over the mixes, less `{base}`'s**: mean {mean}, pass@64 {coverage}."
+    return f"- **Over the mixes, minus `{base}`'s**: mean {mean}, pass@64 {coverage}."
 
 
 def parts(rows: list[Row], variants: list[Row]) -> Iterator[str]:
     """The lines of the table of the parts, and one of means over the mixes."""
-    less = ("both less choice alone", "both less baseline alone", "pass@64 less baseline alone")
+    less = ("both minus choice alone", "both minus baseline alone", "pass@64 minus baseline alone")
     alone = ("best uniform", "choice alone", "baseline alone", "both: `adaptive()`")
     yield from head(("mix", "seeds", *alone, *less))
     gains = []
@@ -72,7 +72,7 @@ def parts(rows: list[Row], variants: list[Row]) -> Iterator[str]:
         yield row((f"`{mix}`", both.shape[1], *_cells([plain, choice, singles, both]), *map(with_interval, pairs)))
         gains.append([(part[0] - plain[0]).mean() for part in (choice, singles, both)])
     if gains:
-        yield row(("mean less uniform's", "", "", *(f"{x:+.3f}" for x in np.mean(gains, axis=0)), "", "", ""))
+        yield row(("mean minus uniform's", "", "", *(f"{x:+.3f}" for x in np.mean(gains, axis=0)), "", "", ""))
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def _with_interval(gain_S: list[float]) -> str:
 
 
 def compared(runs: dict[Run, list[dict[str, Any]]], against: str | None = None) -> Iterator[str]:
-    """The lines of the second table: finished runs on the table's seeds, less those of the policy `against`."""
+    """The lines of the second table: finished runs on the table's seeds, minus those of the policy `against`."""
     measured = ("mean", "end", "pass@8", "rollouts", "seconds")
     head = ("task", "pool", "policy", "seeds", against or "uniform", *measured)
     yield f"| {' | '.join(head)} |"

@@ -106,7 +106,7 @@ class Learn(Stateful):
 
     1. Its success is `success_of_domains`. A prompt's rate p is its evidence, with that success as
        the prior's mean.
-    2. The rates are corrected by the mean surprise, success less predicted rate, of the domain's
+    2. The rates are corrected by the mean surprise, success minus predicted rate, of the domain's
        last 64 rollouts or so. A fall that a few probes show counts for all its prompts at once.
     3. No rate is below 1 / (n + 3), where n is the domain's rollouts in the evidence: a domain
        without success is given up slowly, and never for good.

@@ -202,7 +202,7 @@ def replay_sentences(run: Report) -> list[str]:
 def replay_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """The policies and their figures, after a row of headings."""
     first = rows[0]["policy"]
-    heads = ["taught", f"less {first}'s", "signal", "in mixed groups", "modelled"]
+    heads = ["taught", f"minus {first}'s", "signal", "in mixed groups", "modelled"]
     table = [["policy", *heads]]
     for at, row in enumerate(rows):
         less = _spanned(row, "taught_diff", "+") if at else ""

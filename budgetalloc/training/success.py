@@ -326,7 +326,7 @@ class Scoring:
                 "%s returned None for %d of %d rollouts that other functions scored. The success "
                 "of such rollouts is their total reward, mapped to [0, 1]. Pass a function as "
                 "success= to define it otherwise.",
-                " and ".join(self.names[f] for f in self.rule.functions),
+                " and ".join(repr(self.names[f]) for f in self.rule.functions),
                 by_total_R.sum(),
                 len(by_total_R),
             )
@@ -336,7 +336,7 @@ class Scoring:
         if self.quiet or rule is None:
             return
         others = [
-            f"{name} (weight {weight:g})"
+            f"{name!r} (weight {weight:g})"
             for f, (name, weight) in enumerate(zip(self.names, self.weights, strict=True))
             if f not in rule.functions
         ]
@@ -345,7 +345,7 @@ class Scoring:
                 "Success, which the beliefs are about, is %s: the reward of the largest weight "
                 "that has given both 0 and 1. Advantages use the total reward. Pass success= for "
                 "another one: %s.",
-                in_words(self.names, rule),
+                in_words([repr(name) for name in self.names], rule),
                 ", ".join(others) or "a threshold on the total, or a function of all rewards",
             )
         else:

@@ -15,6 +15,7 @@ from budgetalloc.errors import BudgetallocError, InputError, UnsupportedError
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options
 from budgetalloc.training.prompts import Prompts
+from budgetalloc.trl.block_rewards import block_in
 from budgetalloc.trl.own_generation import reads_of_groups, refusal
 
 logger = logging.getLogger(__name__)
@@ -174,6 +175,16 @@ def _refusals(
             f"that are not full and would train nothing. Use a dataset of at least {batch} rows, "
             "or a smaller generation_batch_size."
         )
+    if not options.keep_batch:
+        for name, function in zip(trainer.reward_func_names, trainer.reward_funcs, strict=False):
+            if (line := block_in(function, group)) is not None:
+                yield UnsupportedError(
+                    f"The reward function {name!r} seems to compare the completions of "
+                    f"num_generations={group} adjacent rows, in the line {line!r}. They are not of "
+                    f"one prompt under {policy}. Group its rows by the argument budgetalloc_group, "
+                    "which holds the id of each row's prompt (integrations/trl/README.md). If it "
+                    f"scores each row alone, say so: {name}.by_row = True."
+                )
     if policy.plan:
         yield UnsupportedError(
             f"{policy} has a plan: its budget varies over the run, and GRPOTrainer generates "

@@ -130,7 +130,7 @@ def dots(axes: Axes, found: dict[tuple[str, str], Runs], title: str) -> None:
 
 def differences(figure: Figure) -> None:
     """The difference from uniform on each mix, of success over the run and of coverage at the end."""
-    titles = {"expected": "mean success less GRPO's", "pass64": "pass@64 at the end less GRPO's"}
+    titles = {"expected": "mean success minus GRPO's", "pass64": "pass@64 at the end minus GRPO's"}
     for axes, (measure, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
         dots(axes, {POLICIES[name]: gains(name, measure) for name in ("adaptive", "adaptive_3")}, title)
     figure.axes[0].legend(loc="lower right")
@@ -146,7 +146,7 @@ def parts(figure: Figure) -> None:
         for label, part in zip(labels, (2, 3, 1), strict=True)
     }
     axes = figure.subplots()
-    dots(axes, of_parts, "mean success less GRPO's")
+    dots(axes, of_parts, "mean success minus GRPO's")
     axes.legend(loc="lower right")
 
 

@@ -175,7 +175,7 @@ display(inside[COLUMNS].round(3))
 
 # %%
 def dots(table, title):
-    """Mixed groups a step less uniform's, with intervals; next to it, the share of rollouts in mixed groups."""
+    """Mixed groups a step minus uniform's, with intervals; next to it, the share of rollouts in mixed groups."""
     _, (left, right) = plt.subplots(1, 2, figsize=(10.5, 0.32 * len(table) + 1.3), sharey=True)
     for at, name in enumerate(table.index):
         row = table.loc[name]
@@ -185,7 +185,7 @@ def dots(table, title):
         right.plot(row["mixed_rollouts"], at, "o", color=color)
     left.axvline(0, color="black", linewidth=1)
     left.set_yticks(range(len(table)), table.index)
-    left.set(xlabel=f"mixed groups a step, less {table.index[0]}'s", title=title, ylim=(len(table) - 0.5, -0.5))
+    left.set(xlabel=f"mixed groups a step, minus {table.index[0]}'s", title=title, ylim=(len(table) - 0.5, -0.5))
     right.set(xlabel="share of rollouts in mixed groups", xlim=(0, 1))
     plt.show()
 

@@ -65,13 +65,13 @@ plt.show()
 # %% [markdown]
 # ## Ahead of the best uniform, over all mixes
 #
-# The mean success over a run, less that of the best uniform with the same seeds. Hollow points are single mixes; the
+# The mean success over a run, minus that of the best uniform with the same seeds. Hollow points are single mixes; the
 # filled one is their mean, with a 95 % interval over seeds.
 
 
 # %%
 def gains(name):
-    """Mean success over the run less that of the best uniform, one array over seeds for each mix."""
+    """Mean success over the run minus that of the best uniform, one array over seeds for each mix."""
     found = []
     for mix in mixes:
         own, best = curves[mix][name], curves[mix][base[mix]]
@@ -93,7 +93,7 @@ for at, name in enumerate(everywhere):
     axis.errorbar(middle, at, xerr=[[middle - low], [high - middle]], fmt="o", color="C0", capsize=3, markersize=7)
 axis.axvline(0, color="black", linewidth=1)
 axis.set_yticks(range(len(everywhere)), everywhere)
-axis.set(xlabel="mean held-out success over the run, less the best uniform's", title="Equal rollouts generated")
+axis.set(xlabel="mean held-out success over the run, minus the best uniform's", title="Equal rollouts generated")
 plt.show()
 display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].round(3))
 
@@ -126,7 +126,7 @@ for at, name in enumerate(LADDER):
     if before is not None:  # paired by seed
         both = sorted(set(before) & set(curves["u_shape"][name]))
         step = np.array([(curves["u_shape"][name][seed] - before[seed]).mean() for seed in both])
-        text += ", less the one before {:+.3f} ({:+.3f} to {:+.3f})".format(step.mean(), *interval(step))
+        text += ", minus the one before {:+.3f} ({:+.3f} to {:+.3f})".format(step.mean(), *interval(step))
     before = curves["u_shape"][name]
     print(text)
 axis.set_yticks(range(len(LADDER)), LADDER)

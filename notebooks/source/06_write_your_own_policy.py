@@ -201,7 +201,7 @@ for name, (build, color) in RUNS.items():
     means[name] = curves_SG.mean(axis=1)
     low, high = interval(means[name] - means["uniform"])
     difference = (means[name] - means["uniform"]).mean()
-    print(f"{name:<20} mean {means[name].mean():.3f}, less uniform's {difference:+.3f} ({low:+.3f} to {high:+.3f})")
+    print(f"{name:<20} mean {means[name].mean():.3f}, minus uniform's {difference:+.3f} ({low:+.3f} to {high:+.3f})")
 axis.set(
     xlabel="rollouts generated (thousands)", ylabel="held-out success", title="Mean and standard deviation of seeds"
 )

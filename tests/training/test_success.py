@@ -41,7 +41,7 @@ def test_what_may_be_asked_for(success, rule):
     [
         (
             "acc",
-            r"success='acc': the trainer has no reward function of this name, did you mean accuracy\? It has \['format'",
+            r"success='acc': the trainer has no reward function of this name, did you mean accuracy\? It has",
         ),
         (3, r"success=3: the trainer has 3 reward functions.*a float, such as 1.0"),
         (-1, r"success=-1"),
@@ -124,7 +124,7 @@ def test_of_several_it_is_chosen_from_the_first_rewards(caplog, case):
     for name in (NAMES[f] for f in functions):
         assert name in said.partition(":")[0]
     for f, name in enumerate(NAMES):  # the alternatives, those without weight among them
-        assert f in functions or f"{name} (weight {weights[f]:g})" in said
+        assert f in functions or f"{name!r} (weight {weights[f]:g})" in said
     if functions:
         assert got == [min(row[f] for f in functions) for row in rows]
     learn(scoring, scores([0.3, 0.3, 0.3]))

@@ -50,6 +50,8 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
     ),
     "odd": (policy_of_rounds, {}, {**REUSED, "log_completions": True}),
     "dapo": (lambda: ba.methods.dapo(group=4, generate=3, seed=1), {}, {}),
+    # infinite rewards, prompts that a transform makes, and a scale that changes in the run
+    "changes": (ba.adaptive, {}, {"scale_rewards": "batch"}),
     "pods": (lambda: ba.methods.pods(seed=1), {}, {}),
     "sequential": (
         lambda: ba.policies.sequential(ba.adaptive(), share=0.5),
@@ -90,7 +92,29 @@ def make_trainer(folder: Path, name: str, world: int, **config: Any) -> GRPOTrai
     )
     args = GRPOConfig(str(folder / name), **{**settings, **OF_ALL, **config})
     held_out = data.select([0, 1, 2, 3]) if "eval_strategy" in config else None
-    return GRPOTrainer(model, low_digit, args, data, held_out, processing_class=make_tokenizer())
+    if name == "changes":
+        data = data.rename_column("prompt", "question").with_transform(with_prompt)
+    reward = sometimes_infinite if name == "changes" else low_digit
+    return GRPOTrainer(model, reward, args, data, held_out, processing_class=make_tokenizer())
+
+
+def with_prompt(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {**rows, "prompt": rows["question"]}
+
+
+def sometimes_infinite(completions: list[str], **columns: Any) -> list[float]:
+    rewards = low_digit(completions=completions, **columns)
+    return [float("inf") if text[:1] == "7" else reward for text, reward in zip(completions, rewards, strict=True)]
+
+
+class Unscaled(TrainerCallback):
+    """Advantages are not divided by a deviation from the second step on."""
+
+    def __init__(self, trainer: GRPOTrainer) -> None:
+        self.trainer = trainer
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.trainer.scale_rewards = "none"
 
 
 def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, Any]:
@@ -107,6 +131,8 @@ def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, An
     if policy is not None:
         ledger = folder / f"{name}.jsonl"
         trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **options))
+    if name == "changes":
+        trainer.add_callback(Unscaled(trainer))
     watched = Watched(trainer)
     trainer.train()
     state = policy.state_dict() if policy is not None else {"ids": [], "evidence": np.zeros(0)}

@@ -218,9 +218,16 @@ def centred(completions, **_):
 
 @pytest.mark.parametrize(("reward", "said"), [(ranks, 1), (centred, 1), (low_digit, 0)])
 def test_rewards_by_blocks_of_rows_are_said(build, caplog, reward, said):
-    trained(build(reward=reward, max_steps=3), ba.adaptive())
+    if said:
+        with pytest.raises(ba.UnsupportedError, match="of num_generations=4 adjacent rows"):
+            trained(build(reward=reward, max_steps=3), ba.adaptive())
+
+    def hidden(completions, **_):  # its source says nothing
+        return eval("function(completions)", {"function": reward, "completions": completions})  # noqa: S307
+
+    trained(build(reward=hidden, max_steps=3), ba.adaptive())
     assert caplog.text.count("have the same sum in each 4 adjacent rows") == said
-    trained(build(reward=reward, max_steps=3), ba.uniform())  # blocks are groups
+    trained(build(reward=hidden, max_steps=3), ba.uniform())  # blocks are groups
     assert caplog.text.count("adjacent rows") == said
 
 

@@ -145,7 +145,7 @@ def table(curves: "Curves") -> str:
     `uniform's end after`: the rollouts after which a policy's mean curve reached the end of
     uniform's.
     """
-    head = ("held-out success", "less uniform's", "higher on", "uniform's end after", "rollouts")
+    head = ("held-out success", "minus uniform's", "higher on", "uniform's end after", "rollouts")
     rows = [("policy", *head)]
     base_S = _success(curves, "uniform")[:, -1]
     for name in curves:
