@@ -136,13 +136,8 @@ def features_of(
             f"features= need every prompt, and a {type(prompts.dataset).__name__} does not list "
             "its rows. Pass a datasets.Dataset."
         )
-    names, paths = check_features(wanted, list(prompts.dataset.column_names))
-
-    def first(column: str) -> list[Any]:
-        values = prompts.dataset[column]
-        return [values[row] for row in prompts.first_rows_P.tolist()]
-
-    parts = []
+    names, paths = check_features(wanted, list(prompts.readable))
+    first, parts = prompts.first_values, []
     if TEXT in names:
         parts.append(
             Features.of_texts(prompts.pool, [prompt_text(prompt) for prompt in first(prompts.text)])

@@ -200,9 +200,8 @@ class Prompts:
                 f"domain= is for the rows of a dataset, and a {type(self.dataset).__name__} does "
                 "not list its rows. Pass a datasets.Dataset."
             )
-        stored = getattr(self.dataset, "column_names", None) or []
-        if column not in (self.columns if self._by_row else stored):
-            raise _no_column("domain", column, self.columns if self._by_row else stored)
+        if column not in self.readable:
+            raise _no_column("domain", column, self.readable)
         domains = list(self._values(column))
         for at, domain in enumerate(domains):
             if not isinstance(domain, (str, int, type(None))):
@@ -222,6 +221,20 @@ class Prompts:
             name: domains[row]
             for name, row in zip(self.pool, self.first_rows_P.tolist(), strict=True)
         }
+
+    @property
+    def readable(self) -> Sequence[str]:
+        """The columns that can be read: those that are stored, or that a transform makes."""
+        return self.columns if self._by_row else getattr(self.dataset, "column_names", None) or []
+
+    def first_values(self, column: str) -> list[Any]:
+        """A column in the first row of each prompt of the pool, shape (P,)."""
+        return self._values_at(column, self.first_rows_P.tolist())
+
+    def _values_at(self, column: str, rows: Sequence[int]) -> list[Any]:
+        if self._by_row:
+            return [row[column] for row in self.rows(rows)]
+        return list(self.dataset.select_columns([column]).select(rows)[column])
 
     def _values(self, column: str) -> Iterator[Any]:
         """The column's value in each row, read in chunks to bound memory."""
@@ -346,13 +359,9 @@ class Prompts:
         """These prompts that the dataset has, and their texts or messages."""
         at_P = self.pool.find(ids_P)
         rows_K = self.first_rows_P[at_P[at_P >= 0]].tolist()
-        stored = getattr(self.dataset, "column_names", None) or []
-        if not rows_K or self.text not in (self.columns if self._by_row else stored):
+        if not rows_K or self.text not in self.readable:
             return []
-        if self._by_row:
-            values = [row[self.text] for row in self.rows(rows_K)]
-        else:
-            values = self.dataset.select_columns([self.text]).select(rows_K)[self.text]
+        values = self._values_at(self.text, rows_K)
         return list(zip(compress(ids_P, (at_P >= 0).tolist()), values, strict=True))
 
     @cached_property

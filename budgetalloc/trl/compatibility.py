@@ -153,27 +153,14 @@ def check_compatible(
     )
 
 
-def _refusals(
-    trainer: Any, policy: Policy, options: Options, prompts: Prompts
-) -> Iterator[BudgetallocError]:
-    dataset, rows, group = (
-        trainer.train_dataset,
-        trainer.args.generation_batch_size,
-        trainer.num_generations,
-    )
-    columns = prompts.columns
-    candidates, times, aggregation = (
-        options.bounds.candidates,
-        options.generate,
-        trainer.multi_objective_aggregation,
-    )
-    batch = rows // group
-    if hasattr(dataset, "__len__") and len(dataset) < batch:
-        yield InputError(
-            f"The train dataset has {len(dataset)} rows and a generation batch takes {batch} "
-            f"prompts (generation_batch_size={rows} / num_generations={group}): TRL drops batches "
-            f"that are not full and would train nothing. Use a dataset of at least {batch} rows, "
-            "or a smaller generation_batch_size."
+def refused_rewards(trainer: Any, policy: Policy, options: Options) -> Iterator[BudgetallocError]:
+    """What is refused of the trainer's reward functions and of how it sums their rewards."""
+    aggregation, group = trainer.multi_objective_aggregation, trainer.num_generations
+    if options.baseline is not None and aggregation != "sum_then_normalize":
+        yield UnsupportedError(
+            f"GRPOConfig(multi_objective_aggregation={aggregation!r}) normalises each reward over "
+            "equal groups. Use 'sum_then_normalize', or attach uniform() without baseline=, "
+            "scale=, weight= and resolution=."
         )
     if not options.keep_batch:
         for name, function in zip(trainer.reward_func_names, trainer.reward_funcs, strict=False):
@@ -185,6 +172,27 @@ def _refusals(
                     "which holds the id of each row's prompt (integrations/trl/README.md). If it "
                     f"scores each row alone, say so: {name}.by_row = True."
                 )
+
+
+def _refusals(
+    trainer: Any, policy: Policy, options: Options, prompts: Prompts
+) -> Iterator[BudgetallocError]:
+    dataset, rows, group = (
+        trainer.train_dataset,
+        trainer.args.generation_batch_size,
+        trainer.num_generations,
+    )
+    columns = prompts.columns
+    candidates, times = options.bounds.candidates, options.generate
+    batch = rows // group
+    if hasattr(dataset, "__len__") and len(dataset) < batch:
+        yield InputError(
+            f"The train dataset has {len(dataset)} rows and a generation batch takes {batch} "
+            f"prompts (generation_batch_size={rows} / num_generations={group}): TRL drops batches "
+            f"that are not full and would train nothing. Use a dataset of at least {batch} rows, "
+            "or a smaller generation_batch_size."
+        )
+    yield from refused_rewards(trainer, policy, options)
     if policy.plan:
         yield UnsupportedError(
             f"{policy} has a plan: its budget varies over the run, and GRPOTrainer generates "
@@ -222,12 +230,6 @@ def _refusals(
             f"candidates={candidates!r} chooses rows of the train dataset, which is not possible "
             f"in a {type(dataset).__name__}. Pass a datasets.Dataset, or candidates=1 to move "
             "rollouts inside each batch."
-        )
-    if options.baseline is not None and aggregation != "sum_then_normalize":
-        yield UnsupportedError(
-            f"GRPOConfig(multi_objective_aggregation={aggregation!r}) normalises each reward over "
-            "equal groups. Use 'sum_then_normalize', or attach uniform() without baseline=, "
-            "scale=, weight= and resolution=."
         )
     if options.baseline is not None and (unnamed := unnamed_tasks(trainer, prompts)):
         yield unnamed

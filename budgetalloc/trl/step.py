@@ -27,6 +27,7 @@ from budgetalloc.training.metrics import share_without_spread
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.block_rewards import BlockRewards
+from budgetalloc.trl.compatibility import refused_rewards
 from budgetalloc.trl.own_generation import Generations, refusal
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import (
@@ -59,6 +60,8 @@ class Training:
     blocks: BlockRewards | None = None  # where rows are chosen, and warnings are logged
     # rollouts generated at the micro-step of the last generation, the only key
     made: dict[int, int] = field(default_factory=dict)
+    # how rewards were summed in the last step, and the functions
+    scored: list[Any] = field(default_factory=list)
 
 
 def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts | None]:
@@ -70,6 +73,11 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     started, generating, generated = time.perf_counter(), 0.0, 0
     session.follow(trainer.reward_func_names, trainer.reward_weights.tolist())
     session.follow_scale(trainer.scale_rewards)
+    scored = [trainer.multi_objective_aggregation, *trainer.reward_funcs]
+    if training.scored != scored:
+        for error in refused_rewards(trainer, session.policy, session.options):
+            raise error
+        training.scored[:] = scored
     outputs: list[dict[str, Any]] = []
     sizes: list[int] = []  # of the rounds
     sent = Counter[Text]()  # to vLLM

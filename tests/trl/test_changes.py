@@ -121,3 +121,65 @@ def test_hidden_columns_are_not_read(build):
     callback = trained(build(hidden, max_steps=1), ba.adaptive())
     assert callback.prompts.column is None
     assert len(callback.prompts.pool) == 24
+
+
+class At(TrainerCallback):
+    """Sets attributes of the trainer, or of its settings of generation, after this step."""
+
+    def __init__(self, changes, step, **given):
+        self.changes, self.step, self.given = changes, step, given
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == self.step:
+            for name, value in self.given.items():
+                setattr(self.changes, name, value)
+
+
+def changed(trainer, step, **given):
+    trainer.add_callback(At(trainer.generation_config if "temperature" in given else trainer, step, **given))
+    return trainer
+
+
+def by_blocks(completions, **_):
+    lengths = np.array([len(x) for x in completions], dtype=float).reshape(-1, 4)
+    return (lengths - lengths.max(axis=1, keepdims=True)).ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"multi_objective_aggregation": "normalize_then_sum"}, "normalises each reward over equal groups"),
+        ({"reward_funcs": [by_blocks, odd]}, "'odd' seems to compare|seems to compare the completions"),
+    ],
+)
+def test_what_is_refused_at_first_is_refused_in_a_run(build, ledger, given, said):
+    config = {"reward": [odd, odd], "max_steps": 4}
+    trainer = changed(build(**config), 2, **given)
+    with pytest.raises(ba.UnsupportedError, match=said):
+        trained(trainer, ba.adaptive(), ledger=ledger)
+    assert ba.Ledger.read(ledger).frame.step.unique().tolist() == [0, 1]  # nothing is lost
+    plain = changed(build(**config), 2, **given)
+    plain.train()
+    alike = trained(changed(build(**config), 2, **given), ba.uniform()).trainer
+    assert same_weights(weights(plain), weights(alike))
+
+
+@pytest.mark.parametrize("given", [{"num_generations": 2}, {"temperature": 0.3}])
+def test_group_size_and_temperature_that_change_in_a_run(build, ledger, given):
+    plain = changed(build(reward=odd, max_steps=4), 2, **given)
+    plain.train()
+    alike = trained(changed(build(reward=odd, max_steps=4), 2, **given), ba.uniform(), ledger=ledger).trainer
+    assert same_weights(weights(plain), weights(alike))
+    unchanged = trained(build(reward=odd, max_steps=4), ba.adaptive()).trainer
+    callback = trained(changed(build(reward=odd, max_steps=4), 2, **given), ba.adaptive())
+    assert callback.policy.estimator.step == 4
+    assert same_weights(weights(unchanged), weights(callback.trainer)) == ("num_generations" in given)
+
+
+def test_columns_in_torchs_format_and_features_of_made_ones(build):
+    stored = rows(24)
+    callback = trained(build(stored.with_format("torch"), reward=odd, max_steps=2), ba.adaptive())
+    assert sorted(callback.prompts.pool) == sorted(stored["prompt_id"])
+    made = STORED.with_transform(lambda b: {"prompt": b["question"], "digit": [float(x % 10) for x in b["uid"]]})
+    callback = trained(build(made, reward=odd, max_steps=2), ba.adaptive(), features="digit")
+    assert callback.policy.estimator.features.count > 0

@@ -6,6 +6,7 @@ Policies that are killed in any epoch: test_faults.py.
 import pytest
 from conftest import SAVES, Watched, rows, same_weights, trained, weights
 from datasets import Dataset
+from transformers import TrainerCallback
 
 import budgetalloc as ba
 
@@ -56,7 +57,8 @@ def test_a_run_with_every_part_resumes_to_the_bit(build):
 
     whole, again = part_of_run(6), part_of_run(6, resume=3)
     assert_resumed(whole, again)
-    assert {"trackers", "rails", "lengths", "mixture", "shadow/evidence", "weights"} <= set(whole[2])
+    assert set(whole[2]["parts"]) == {"Rails", "Trackers", "Costs", "Domains", "Shadow"}
+    assert "weights" in whole[2]
     assert repr(again[2]) == repr(whole[2])
 
 
@@ -106,3 +108,39 @@ def test_a_finished_run_that_is_resumed_is_reported(build, caplog):
     prompts, _ = run(build, ba.uniform(), rows(12), 4, 4)
     assert len(prompts) == 1
     assert "step 4 is that of a finished run (max_steps=4): transformers trains one more step" in caplog.text
+
+
+class Unscale(TrainerCallback):
+    """From the third step on, advantages are not divided."""
+
+    def __init__(self, trainer):
+        self.trainer = trainer
+
+    def on_step_begin(self, args, state, control, **_):
+        if state.global_step >= 2:
+            self.trainer.scale_rewards = "none"
+
+
+@pytest.mark.parametrize("policy", [ba.adaptive, lambda: ba.adaptive(rounds=3)])
+def test_a_run_with_infinite_rewards_made_prompts_and_a_changed_scale_resumes_to_the_bit(build, tmp_path, policy):
+    def infinite(completions, trainer_state, **_):
+        rewards = [float(text[:1] in "024") for text in completions]
+        rewards[0] = float("inf") if trainer_state.global_step % 2 else rewards[0]
+        return rewards
+
+    def part_of_run(steps, ledger, resume=None):
+        stored = rows(24).rename_column("prompt", "question")
+        data = stored.with_transform(lambda batch: {**batch, "prompt": batch["question"]})
+        config = {"max_steps": steps, "lr_scheduler_type": "constant", "save_strategy": "steps", "save_steps": 3}
+        trainer = build(data, reward=infinite, **config)
+        seen = Watched(trainer)
+        trainer.add_callback(Unscale(trainer))
+        callback = trained(trainer, policy(), resume=resume, ledger=tmp_path / ledger)
+        return seen.prompts, weights(trainer), repr(callback.session.state())
+
+    whole = part_of_run(6, "whole.jsonl")
+    again = part_of_run(6, "whole.jsonl", resume=3)
+    assert_resumed(whole, again)
+    assert again[2] == whole[2]
+    frame = ba.Ledger.read(tmp_path / "whole.jsonl").frame
+    assert frame.groupby("step").reward.apply(lambda x: bool(x.isna().any())).tolist() == [False, True] * 3
