@@ -6,6 +6,7 @@ python integrations/trl/train.py configs/trl_adaptive.yaml --resume
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from datasets import load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from budgetalloc.cli.config import Config
-from budgetalloc.errors import BudgetallocError, InputError
+from budgetalloc.errors import BudgetallocError, InputError, check_known
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 
@@ -41,6 +42,8 @@ def build(config: Config) -> GRPOTrainer:
     """The trainer with the callback attached, as the file says."""
     if config.model is None or config.dataset is None:
         raise InputError(f"{config.file}: set `model:` and `dataset:`, the model and the data to train with.")
+    for key in config.grpo:
+        check_known(key, [field.name for field in fields(GRPOConfig)], f"{config.file}: grpo.{key}")
     gpu = torch.cuda.is_available()
     arguments = GRPOConfig(**{"use_cpu": not gpu, "bf16": gpu, **config.grpo})
     local = Path(config.dataset).exists()

@@ -528,7 +528,7 @@ def test_recipe_names_a_mistake_in_its_file(recipe, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="the section callbak is unknown, did you mean callback"):
         recipe.main()
     path.write_text("policy: adaptive\nmodel: m\ndataset: d\ngrpo: {max_step: 3}\n")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'max_step'"):
+    with pytest.raises(SystemExit, match=r"mine.yaml: grpo.max_step is unknown, did you mean max_steps\?"):
         recipe.main()
 
 
