@@ -187,7 +187,8 @@ def lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     best = max(STATIC, key=lambda name: float(ends[name].mean()))
     yield f"{len(seeds)} seeds, {STEPS} steps of {ROLLOUTS} rollouts; the best static mixture is `{best}`."
     yield ""
-    yield f"| mixture | {' | '.join(LEARNABLE)} | mean at the end | minus the best static's | mean over the run | minus |"
+    measures = "mean at the end | minus the best static's | mean over the run | minus"
+    yield f"| mixture | {' | '.join(LEARNABLE)} | {measures} |"
     yield "|---" * (len(LEARNABLE) + 5) + "|"
     for name in POLICIES:
         cells = [f"{x:.3f}" for x in ends[name].mean(axis=0)]
