@@ -6,14 +6,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.expected_reward import bernoulli_variance
+from budgetalloc.beliefs.expected_reward import GROUP, bernoulli_variance
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, check_rewards
 from budgetalloc.errors import InputError, check_array, check_choice, keywords, shown
 
 Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
-Scale = Literal["group", "batch", "rms", "whiten", "whiten_tokens", "none"]
+Scale = Literal["group", "maxrl", "batch", "rms", "whiten", "whiten_tokens", "none"]
 Weight = Literal["rollout", "prompt"]
 EPS = 1e-4  # TRL's guard against a division by zero, so that equal groups give TRL's numbers
 
@@ -53,6 +53,10 @@ def group_advantages(
             - "group", divided by the standard deviation of the group. Under "posterior" this is the
               Bernoulli deviation sqrt(m(1-m)) of the baseline m, at least that of m = 0.05, which
               does not depend on the rollout's own reward either.
+            - "maxrl", divided by the mean reward of the group, for rewards in [0, 1] (MaxRL,
+              arXiv 2602.02710): (r - m) / m, whose expected gradient in groups of n is that of p
+              times (1 - (1-p)^(n-1)) / p, so that successes of hard prompts count more. Under
+              "posterior", divided by m / (1 - (1-m)^8). For "group" and "posterior" only.
             - "batch", divided by the standard deviation of all rewards, as TRL's
               `scale_rewards="batch"`.
             - "rms", divided by the root mean square of all advantages.
@@ -78,11 +82,13 @@ def group_advantages(
         Advantages, shape (R,).
 
     Raises:
-        InputError: lengths differ, an option is unknown, "posterior" has no belief or rewards
-            outside [0, 1], or "whiten_tokens" has no tokens.
+        InputError: lengths differ, an option is unknown or does not fit another, "posterior" has no
+            belief, "posterior" or "maxrl" rewards outside [0, 1], or "whiten_tokens" no tokens.
 
     >>> group_advantages([1, 0, 0, 0, 1], ["a", "a", "a", "a", "b"], scale="none")
     array([ 0.75, -0.25, -0.25, -0.25,  0.  ])
+    >>> group_advantages([1, 0, 0, 0], ["a", "a", "a", "a"], scale="maxrl")  # 0.75 / 0.25
+    array([ 3., -1., -1., -1.])
     >>> belief_R = Beta([3, 3, 1], [3, 3, 1])  # before this step, both succeeded half the time
     >>> group_advantages([0, 0, 1], ["a", "a", "b"], "posterior", "none", belief_R=belief_R)
     array([-0.42857143, -0.42857143,  0.5       ])
@@ -91,10 +97,12 @@ def group_advantages(
     """
     ids = check_ids(ids_R, "ids_R")
     named = baseline if isinstance(baseline, str) else ""
-    checked = check_rewards if named == "posterior" else as_rewards
+    within = named == "posterior" or scale == "maxrl"
+    checked = check_rewards if within else as_rewards
     rewards = checked(rewards_R, len(ids))
     check_choice("scale", scale, get_args(Scale))
     check_choice("weight", weight, get_args(Weight))
+    check_maxrl(named, scale)
     _, group_R = factorize(ids)
     scored_R = ~np.isnan(rewards)
     known = np.where(scored_R, rewards, 0.0)
@@ -121,6 +129,9 @@ def group_advantages(
         advantages = advantages / (np.std(rewards[scored_R], ddof=1) + EPS)
     elif scale == "rms" and scored_R.any():
         advantages = advantages / (np.sqrt(np.mean(advantages[scored_R] ** 2)) + EPS)
+    elif scale == "maxrl":
+        mean_R = base_R if named == "group" else maxrl_unit(base_R)
+        advantages = np.divide(advantages, mean_R, np.zeros(len(ids)), where=mean_R > 0)
     elif scale == "group" and named == "posterior":
         advantages = advantages / (np.sqrt(bernoulli_variance(base_R)) + EPS)
     elif scale == "group":
@@ -137,6 +148,26 @@ def group_advantages(
         prompts = np.unique(group_R[scored_R]).size
         advantages = advantages * (len(ids) / prompts / np.maximum(n_R, 1))
     return advantages
+
+
+def maxrl_unit(mean_R: FloatArray) -> FloatArray:
+    """m / (1 - (1-m)^8) of each mean success m in [0, 1]: by what MaxRL of order 8 divides, from
+    1/8 to 1.
+
+    >>> maxrl_unit(np.array([0.0, 0.5, 1.0])).round(3)
+    array([0.125, 0.502, 1.   ])
+    """
+    m_R = np.clip(mean_R, 1e-9, 1.0)
+    return np.asarray(m_R / (1 - (1 - m_R) ** GROUP))
+
+
+def check_maxrl(baseline: str | None, scale: str | None) -> None:
+    """Raises `InputError` for a baseline that the scale "maxrl" is not defined for."""
+    if scale == "maxrl" and baseline not in ("group", "posterior"):
+        raise InputError(
+            f"scale='maxrl' with baseline={baseline or 'an array'!r}: use 'group' or 'posterior'.",
+            argument="scale",
+        )
 
 
 def whitened(advantages_R: FloatArray, counted_R: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from budgetalloc.beliefs.expected_reward import (
     Known,
     Line,
     Sums,
+    bernoulli_variance,
     deviations,
     grpo_square,
     reward_line,
@@ -26,7 +27,9 @@ from budgetalloc.policies.advantages import (
     Baseline,
     Scale,
     Weight,
+    check_maxrl,
     group_advantages,
+    maxrl_unit,
     posterior_mean,
     sum_until,
 )
@@ -284,14 +287,15 @@ def batch_advantages(
 
     Under "posterior" and "policy" the expected success becomes an expected reward
     (`PosteriorBaseline.line`). With scale "group" the difference is divided by its expected
-    standard deviation, sqrt(m (1-m)) for 0/1 successes and learned for graded ones. Two things hold
+    standard deviation, sqrt(m (1-m)) for 0/1 successes and learned for graded ones; with "maxrl" by
+    that times m / (1 - (1-m)^8) / sqrt(m (1-m)), with m the expected success. Two things hold
     for "posterior", whatever the rewards did before:
 
     - From the step on in which the rewards of all prompts change, the mean advantage is about 0
       (`calibration` and `shared` of `PosteriorBaseline`).
-    - Under the scales "group", "batch" and "none", the root mean square is within 1.3 times what
-      GRPO in groups of 8 is expected to have on the same prompts, and no advantage is above five
-      times the deviation.
+    - Under the scales "group", "maxrl", "batch" and "none", the root mean square is within 1.3
+      times what GRPO in groups of 8 is expected to have on the same prompts, and no advantage is
+      above five times the deviation.
 
     A row whose expected success is NaN is left out of all statistics and gets 0.
 
@@ -304,7 +308,9 @@ def batch_advantages(
     if baseline not in ("posterior", "policy"):
         away_R = group_advantages(rewards_R, groups_R, baseline, "none")
         values_R = np.zeros(rows)
-        if some_unequal(rewards_R):
+        if scale == "maxrl" and baseline == "group":
+            values_R = away_R / _maxrl_units(rollouts)
+        elif some_unequal(rewards_R):
             values_R = group_advantages(
                 rewards_R, groups_R, baseline, scale, weight, lengths_R=lengths_R
             )
@@ -318,6 +324,7 @@ def batch_advantages(
             "none. Use another baseline, such as 'posterior'.",
             argument="baseline",
         )
+    check_maxrl(baseline, scale)
     own = by_beliefs(rollouts)
     if baseline == "policy":
         own = PosteriorBaseline(rollouts, rollouts.expected_R)
@@ -328,9 +335,14 @@ def batch_advantages(
         trained_G = np.bincount(rollouts.group_R, trained_R, len(rollouts.counts_G))
         prompts = max(int(np.count_nonzero(trained_G)), 1)
         weight_R *= rows / prompts / np.maximum(trained_G, 1)[rollouts.group_R]
+    divided = scale in ("group", "maxrl")
+    share_R: FloatArray | float = 1.0  # of the deviation, by which advantages are divided
+    if scale == "maxrl":
+        m_R = np.nan_to_num(own.mean_R, nan=0.5)
+        share_R = maxrl_unit(m_R) / np.sqrt(bernoulli_variance(m_R))
     if own.rule_R is None:
         # the deviation, but for a factor
-        like_R = np.sqrt(own.calibration.spread_R) if scale == "group" else 1.0
+        like_R = np.sqrt(own.calibration.spread_R) * share_R if divided else 1.0
         expected_R = expected_R + own.shared(weight_R / like_R)
     fresh_R = np.where(trained_R, rewards_R, np.nan)
     if not some_unequal(fresh_R):
@@ -340,16 +352,27 @@ def batch_advantages(
         values_R = group_advantages(fresh_R, groups_R, based_R, scale, weight, lengths_R=lengths_R)
         return Advantages(values_R, expected_R)
 
-    unit_R = deviation_R if scale == "group" else np.ones(rows)
+    unit_R = deviation_R * share_R if divided else np.ones(rows)
     away_R, times_R = np.where(trained_R, rewards_R - expected_R, 0.0), weight_R / unit_R
-    if scale in ("group", "batch", "none"):
+    if divided or scale in ("batch", "none"):
         times_R = times_R / _excess(own, away_R, times_R, scale)
     most_R = LARGEST * (deviation_R / unit_R)
     values_R = np.clip(away_R * times_R, -most_R, most_R)
-    if scale != "group":
+    if not divided:
         based_R = np.nan_to_num(fresh_R - values_R)
         values_R = group_advantages(fresh_R, groups_R, based_R, scale, lengths_R=lengths_R)
     return Advantages(values_R, expected_R)
+
+
+def _maxrl_units(rollouts: Rollouts) -> FloatArray:
+    """The mean success of each rollout's group, in units of the reward: what MaxRL divides by. At
+    least that of one success, so that other parts of the reward count where all fail; 1 while
+    success is not known."""
+    scored_R, group_R = ~np.isnan(rollouts.success_R), rollouts.group_R
+    n_G = np.maximum(np.bincount(group_R, scored_R), 1)
+    mean_G = np.bincount(group_R, np.nan_to_num(rollouts.success_R)) / n_G
+    units_R = abs(rollouts.jump) * np.maximum(mean_G, 1 / n_G)[group_R]
+    return np.where(scored_R & (units_R > 0), units_R, 1.0)
 
 
 def _excess(
@@ -358,14 +381,15 @@ def _excess(
     """What to divide by: the part of the ratio between the root mean square of advantages and
     GRPO's that lies outside 1 / 1.3 to 1.3.
 
-    It is that of each rollout's other prompts. Scale "group" has one ratio for the step: a rare
-    success would otherwise have a larger factor than the failures.
+    It is that of each rollout's other prompts. "group" and "maxrl" have one ratio for the step: a
+    rare success would otherwise have a larger factor than the failures.
     """
     rollouts, compared, trained_R = own.rollouts, own.compared, times_R > 0
-    total = np.sum if scale == "group" else own.of_others
+    divided = scale in ("group", "maxrl")
+    total = np.sum if divided else own.of_others
     n, size = np.maximum(total(trained_R), 1.0), total(away_R**2)
     square = total((away_R * times_R) ** 2)
-    if scale == "group":
+    if divided:
         # By Jensen's inequality, at most that of prompts which all succeed as often as these do on
         # average.
         success_R = rollouts.success_R[trained_R & ~np.isnan(rollouts.success_R)]

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError, check_choice, check_flag, check_known, check_number
 from budgetalloc.policies import Needs, Policy
-from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.advantages import Baseline, Scale, Weight, check_maxrl
 from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.policies.rollouts import Rollouts
@@ -197,6 +197,7 @@ class Options:
                 "and differs from the batch. Pass scale='batch', or 'whiten'.",
                 argument="scale",
             )
+        check_maxrl(self.baseline, self.scale)
         if self.baseline == "policy" and self.needs.baseline != "policy":
             raise InputError(
                 "baseline='policy':",

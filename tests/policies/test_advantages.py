@@ -526,3 +526,36 @@ def test_weight_prompt_counts_the_scored_rollouts_only():
     ratio = weighted[[0, 1, 4, 5]] / plain[[0, 1, 4, 5]]
     assert ratio == pytest.approx(np.full(4, ratio[0]))  # two scored rollouts of each prompt
     assert (weighted[2:4] == 0).all()
+
+
+@pytest.mark.parametrize("n", [2, 4, 8])
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.9])
+def test_maxrl_in_groups_has_the_gradient_of_its_objective(n, p):
+    """Over all outcomes: of order n - 1, because the mean that is subtracted contains the rollout itself."""
+    gradient = 0.0
+    for outcome in itertools.product([0.0, 1.0], repeat=n):
+        rewards = np.array(outcome)
+        chance = np.prod(np.where(rewards == 1, p, 1 - p))
+        score = (rewards - p) / (p * (1 - p))  # of a Bernoulli variable, with respect to p
+        gradient += chance * np.mean(group_advantages(rewards, ["a"] * n, scale="maxrl") * score)
+    assert gradient == pytest.approx((1 - (1 - p) ** (n - 1)) / p)
+
+
+def test_maxrl_weighs_single_rollouts_by_the_believed_rate():
+    rates = np.array([0.02, 0.1, 0.5, 0.9])
+    belief = Beta(100 * rates, 100 * (1 - rates))
+    found = group_advantages(np.ones(4), list("abcd"), "posterior", "maxrl", belief_R=belief)
+    assert found == pytest.approx((1 - rates) * (1 - (1 - rates) ** 8) / rates)
+    batch = rollouts_of(np.ones(4) - [0, 0, 0, 1], list("abcd"), belief_R=belief)
+    values = batch_advantages(batch, "posterior", "maxrl").values_R
+    assert values[:3] / values[0] == pytest.approx(found[:3] / found[0], rel=1e-3)  # EPS is added to the deviation
+    groups = rollouts_of([0, 1, 0, 0, 0, 0, 1, 1], list("aaaabbbb"))
+    assert batch_advantages(groups, "group", "maxrl").values_R == pytest.approx([-1, 3, -1, -1, -1, -1, 1, 1])
+
+
+@pytest.mark.parametrize("baseline", ["loo", "batch", np.full(2, 0.5)], ids=["loo", "batch", "array"])
+def test_maxrl_is_refused_where_it_is_not_defined(baseline):
+    with pytest.raises(InputError, match=r"scale='maxrl' with baseline=.*use 'group' or 'posterior'"):
+        group_advantages([0, 1], ["a", "a"], baseline, "maxrl")
+    with pytest.raises(InputError, match=r"\[0, 1\]"):
+        group_advantages([0, 3], ["a", "a"], "group", "maxrl")

@@ -233,13 +233,15 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize(("scale", "weight"), [("group", "rollout"), ("batch", "prompt"), ("none", "rollout")])
+@pytest.mark.parametrize(
+    ("scale", "weight"), [("group", "rollout"), ("maxrl", "rollout"), ("batch", "prompt"), ("none", "rollout")]
+)
 def test_every_scale_and_weight(kind, scale, weight):
     run(*kind, scale=scale, weight=weight, rollouts=256, steps=40).check()
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("scale", ["group", "none"])
+@pytest.mark.parametrize("scale", ["group", "maxrl", "none"])
 def test_in_rounds(kind, scale):
     run(*kind, policy=ba.adaptive(rounds=3, seed=0), scale=scale, rollouts=256, steps=30).check()
 

@@ -111,7 +111,7 @@ BLOCKS = [ranks, minus_the_mean, best_of_a_block, by_integer_division, by_number
 BLOCKS += [through_a_helper, Ranker(4), Ranker(4).method, functools.partial(sized, n=4), closure(4), awaited]
 
 
-@pytest.mark.parametrize("function", BLOCKS, ids=str)
+@pytest.mark.parametrize("function", BLOCKS)
 def test_functions_that_divide_their_rows_into_blocks(function):
     assert block_in(function, 4)
 
@@ -163,7 +163,7 @@ ALONE = [first_four, windows, words, last, odd, grouped, ranked_in_all, tries, o
 ALONE += [functools.partial(sized, n=5), closure(5), Ranker(5), lambda completions, **_: [0.0] * len(completions)]
 
 
-@pytest.mark.parametrize("function", ALONE, ids=str)
+@pytest.mark.parametrize("function", ALONE)
 def test_functions_that_do_not(function):
     assert block_in(function, 4) is None
 
