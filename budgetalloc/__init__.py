@@ -23,6 +23,7 @@ from budgetalloc.errors import (
     StateError,
     UnsupportedError,
 )
+from budgetalloc.errors import nearest as _nearest
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.offline.comparison import compare, comparisons
@@ -115,7 +116,9 @@ def __getattr__(name: str) -> _typing.Any:
             if name in rules:
                 text += f". Use budgetalloc.{rules[name]}."
             else:
-                text += importlib.import_module("budgetalloc.errors").nearest(name, __all__)
+                text += importlib.import_module("budgetalloc.errors").nearest(
+                    name, [*__all__, *rules]
+                )
         raise AttributeError(text)
     return importlib.import_module(_LATER[name])
 

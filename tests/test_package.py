@@ -206,5 +206,5 @@ def test_what_needs_an_extra_that_is_missing_names_the_extra(missing, code, mess
 def test_a_method_that_is_looked_for_in_the_package_is_named():
     with pytest.raises(AttributeError, match=r"no attribute 'knapsack_rl'\. Use budgetalloc\.methods\.knapsack_rl"):
         _ = budgetalloc.knapsack_rl
-    with pytest.raises(AttributeError, match=r"no attribute 'knapsack_rll'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'knapsack_rll', did you mean knapsack_rl\?"):
         _ = budgetalloc.knapsack_rll

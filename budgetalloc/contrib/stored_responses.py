@@ -54,7 +54,7 @@ class CorrectResponseBuffer(Part):
     >>> buffer = CorrectResponseBuffer(seed=0)
     >>> buffer.add([Stored("a", reward=1.0, step=0)])
     >>> buffer.substitute(["a", "a", "b", "b"], np.zeros(4), np.zeros(4), step=1)  # none of b
-    (array([0]), array([1., 0., 0., 0.]))
+    (array([1]), array([0., 1., 0., 0.]))
     """
 
     def __init__(

@@ -97,10 +97,10 @@ def group_advantages(
     """
     ids = check_ids(ids_R, "ids_R")
     named = baseline if isinstance(baseline, str) else ""
+    check_choice("scale", scale, get_args(Scale))
     within = named == "posterior" or scale == "maxrl"
     checked = check_rewards if within else as_rewards
     rewards = checked(rewards_R, len(ids))
-    check_choice("scale", scale, get_args(Scale))
     check_choice("weight", weight, get_args(Weight))
     check_maxrl(named, scale)
     _, group_R = factorize(ids)

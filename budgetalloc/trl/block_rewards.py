@@ -31,7 +31,8 @@ def block_in(function: Any, size: int) -> str | None:
     each row alone.
 
     Such a line cuts the rows (`range(0, n, size)`, `reshape(-1, size)`, `rows[i : i + size]`),
-    divides their number or an index by the size, or names `num_generations`. The size is the
+    divides their number or an index by the size, or their number by that of different prompts, or
+    names `num_generations`. The size is the
     number, or a variable or an attribute that holds it. Functions that it calls are read too.
 
     >>> block_in(sorted, 8) is None
@@ -117,6 +118,13 @@ class _Source:
             return _called(node) == "len" and getattr(node.args[0], "id", "") in self.rows
         return isinstance(node, ast.Name) and node.id in self.places
 
+    def _by_prompts(self, node: ast.BinOp) -> bool:
+        """Whether this is len(rows) // len(set(prompts)), the rows of a prompt if all have the
+        same number."""
+        prompts = node.right.args if isinstance(node.right, ast.Call) else []
+        unique = any(isinstance(x, ast.Call) and _called(x) in ("set", "unique") for x in prompts)
+        return isinstance(node.op, ast.FloorDiv) and unique and self._counts_rows(node.left)
+
     def lines(self) -> list[str]:
         """The lines that divide rows into blocks."""
         found = [getattr(node, "lineno", 1) for node in self.nodes if self._divides(node)]
@@ -135,6 +143,8 @@ class _Source:
             elif _called(node) not in _CUTS:
                 return False
             return any(map(self.is_size, arguments))
+        if isinstance(node, ast.BinOp) and self._by_prompts(node):
+            return True
         if isinstance(node, ast.BinOp) and self.is_size(node.right):
             iterators = isinstance(node.left, ast.List) and isinstance(node.op, ast.Mult)
             parts = isinstance(node.op, (ast.FloorDiv, ast.Mod)) and self._counts_rows(node.left)

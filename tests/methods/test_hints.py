@@ -107,4 +107,4 @@ def test_the_wrapped_policy_keeps_its_needs(method):
     assert policy.name.startswith(f"on_all_fail({plain.name}")
     assert not policy.needs.keep_batch
     assert (policy.needs.candidates, policy.needs.generate) == (plain.needs.candidates, plain.needs.generate)
-    assert policy.keep is plain.keep
+    assert policy.keep == plain.keep

@@ -107,7 +107,21 @@ def zipped(completions, **_):
     return [float(x == max(block)) for block in zip(*[iter(completions)] * 2, strict=True) for x in block]
 
 
-BLOCKS = [ranks, minus_the_mean, best_of_a_block, by_integer_division, by_number_of_prompts, duplicates, in_chunks]
+def by_unique_prompts(prompts, completions, **_):
+    each = len(completions) // len(set(prompts))
+    return np.array([float(len(x)) for x in completions]).reshape(len(set(prompts)), each).argsort().ravel().tolist()
+
+
+BLOCKS = [
+    by_unique_prompts,
+    ranks,
+    minus_the_mean,
+    best_of_a_block,
+    by_integer_division,
+    by_number_of_prompts,
+    duplicates,
+    in_chunks,
+]
 BLOCKS += [through_a_helper, Ranker(4), Ranker(4).method, functools.partial(sized, n=4), closure(4), awaited]
 
 

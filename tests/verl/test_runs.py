@@ -252,7 +252,7 @@ def test_costs_a_mixture_and_a_shadow_are_served(seen, folder):
         assert sum(shares) == pytest.approx(1)
         assert min(shares) > 0
     state, _ = ba.load_state(folder / "agents" / "global_step_2" / STATE_FILE)
-    assert any(key.startswith("shadow/") for key in state)
+    assert any(key.startswith("shadow/") for key in state["parts"]["Shadow"])
 
 
 def test_pacing_changes_the_rollouts_of_a_step(folder, seen):
