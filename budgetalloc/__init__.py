@@ -112,13 +112,9 @@ def __getattr__(name: str) -> _typing.Any:
     if name not in _LATER:
         text = f"module 'budgetalloc' has no attribute {name!r}"
         if not name.startswith("_"):
-            rules = {x: f"methods.{x}" for x in vars(importlib.import_module(_LATER["methods"]))}
-            if name in rules:
-                text += f". Use budgetalloc.{rules[name]}."
-            else:
-                text += importlib.import_module("budgetalloc.errors").nearest(
-                    name, [*__all__, *rules]
-                )
+            rules = vars(importlib.import_module(_LATER["methods"]))
+            near = _nearest(name, [*__all__, *rules])
+            text += f". Use budgetalloc.methods.{name}." if name in rules else near
         raise AttributeError(text)
     return importlib.import_module(_LATER[name])
 
