@@ -126,9 +126,14 @@ def test_functions_by_name_where_a_function_is_wanted() -> None:
 
 def test_names_of_a_users_file(tmp_path: Any) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("import budgetalloc as ba\n\n\ndef thirds(*, seed=0):\n    return ba.uniform()\n")
+    file.write_text(
+        "from pathlib import Path\nimport budgetalloc as ba\n\n"
+        "with (Path(__file__).parent / 'runs').open('a') as runs:\n    runs.write('x')\n\n\n"
+        "def thirds(*, seed=0):\n    return ba.uniform()\n"
+    )
     with pytest.raises(ba.InputError, match=r"no thrids, did you mean thirds\?"):
         policy_of(f"{file}:thrids")
+    assert (tmp_path / "runs").read_text() == "x"  # a file may be slow, and is run once
 
 
 def test_sections_and_keys_of_a_file_of_settings() -> None:

@@ -89,8 +89,10 @@ def _own_function(given: str, name: str) -> Callable[..., Policy]:
     file, _, function = given.rpartition(":")
     if file and not Path(file).is_file():
         raise InputError(f"{name}={given!r}: there is no file {file}.", argument=name)
+    names: dict[str, Any] = {}
     try:
-        own = runpy.run_path(file).get(function) if file else pkgutil.resolve_name(given)
+        names = runpy.run_path(file) if file else {}
+        own = names.get(function) if file else pkgutil.resolve_name(given)
     except Exception as error:  # whatever the user's code raises
         said = f"{type(error).__name__}: {error}"
         raise InputError(
@@ -99,7 +101,6 @@ def _own_function(given: str, name: str) -> Callable[..., Policy]:
             argument=name,
         ) from error
     if own is None:
-        names = runpy.run_path(file)
         raise InputError(
             f"{name}={given!r}: {file} has no {function}{nearest(function, names)}", argument=name
         )
