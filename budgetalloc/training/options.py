@@ -58,8 +58,8 @@ class Options:
             is the total. Rewards outside are clipped for the beliefs and counted. By default the
             range is learned from the first 1,000 rollouts. Policies that decide nothing, such as
             `uniform()`, ignore it.
-        fallback: Whether groups become uniform while the beliefs are worse than one rate for all
-            prompts (`Rails`). The policy continues to learn, and decides again afterwards. False
+        fallback: Whether groups become uniform while the beliefs do not tell prompts apart that
+            differ (`Rails`). The policy continues to learn, and decides again afterwards. False
             only warns. By default True.
         metrics: "main", the default, for those that tell whether it works; or "all".
         resolution: For graded rewards: a group whose rewards differ by at most this, from lowest to

@@ -1,4 +1,4 @@
-"""A check of the beliefs at every step. While they say less than one rate for all prompts would,
+"""A check of the beliefs at every step. While prompts differ and their history does not say how,
 groups are uniform."""
 
 import logging
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.policies import Step
@@ -16,15 +17,16 @@ from budgetalloc.training.parts import Host, Part
 logger = logging.getLogger(__name__)
 _KEPT = 0.9  # share of the sums kept at a step, which average about ten steps
 _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row
-# Brier score relative to one rate for all prompts: allowed factor and difference
-_WORSE, _MATTERS = 1.1, 0.01
+_LEAST = 0.03  # variance between the rates of prompts; below it there is little to know
+_ERROR = 0.75  # three standard errors of that variance, times the root of the prompts
+_TOLD = 0.2  # correlation of belief and rate; groups of 2 of prompts that differ so much have 0.4
 _MOVED = 3  # steps in a row
-_SUMS = ("brier", "pool", "rollouts")
 
 REASON = (
-    "The beliefs have predicted success worse than one rate for all prompts. Possible reasons: the "
-    "reward changes with the step, prompts share a name (prompt_id=), or the beliefs of another "
-    "run were loaded."
+    "After %.1f earlier rollouts a prompt, its history does not say which prompts of a step "
+    "succeed: the beliefs have a correlation of %.2f with the rates in the step, whose standard "
+    "deviation is %.2f (%d steps in a row). Possible reasons: prompts share a name (prompt_id=), "
+    "the names change between steps, or the beliefs of another run were loaded."
 )
 CHANGED = (
     "The rewards of all prompts are %s what was believed, three steps in a row. The baseline "
@@ -39,12 +41,16 @@ CONSTANT = (
 
 
 class Rails(Part, Stateful):
-    """Falls back to uniform groups while the beliefs are worse than one rate for all prompts.
+    """Falls back to uniform groups while beliefs say nothing about prompts that differ.
 
-    The Brier score of the posterior baseline, on average over about ten steps, is compared with
-    that of one rate for all prompts. A warning is logged once if it is worse for ten steps in a
-    row. After 30 steps in a row, groups become uniform until it has not been worse for 20 steps.
-    Meanwhile the beliefs go on learning.
+    The rollouts of a prompt in one step show how much prompts differ: the mean product of two of
+    them, minus that of two prompts, is the variance of their rates. If prompts differ, beliefs
+    about those that return must be correlated with their rollouts. Where that fails for ten steps
+    in a row, a warning is logged once. After 30 steps in a row, groups become uniform until it has
+    held for 20 steps. Meanwhile the beliefs go on learning.
+
+    Where prompts resemble each other there is nothing to say. A step whose prompts have single
+    rollouts shows neither.
 
     The sign and the size of advantages need no check: `policies.batch_advantages` sets both at
     every step.
@@ -59,9 +65,9 @@ class Rails(Part, Stateful):
         self.fallback = fallback
         self.uniform = False
         self.quiet = self.every = True
-        self._sums = dict.fromkeys(_SUMS, 0.0)
+        self._sums = (0.0,) * 5  # of `agreement`
         self._worse = 0  # steps in a row
-        self._within = 0  # steps in a row in which the beliefs were not worse
+        self._within = 0  # steps in a row in which the beliefs told prompts apart
         self._equal = 0  # steps in a row with equal rewards, of which none is trained on
         self._moved = 0  # steps in a row with a recalibrated baseline and other rewards
         self._warned: set[str] = set()
@@ -91,7 +97,7 @@ class Rails(Part, Stateful):
         success_R, count = rollouts.success_R[known_R], float(known_R.sum())
         brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
         pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))
-        self._compare({"brier": brier, "pool": pool, "rollouts": count})
+        self._compare(agreement(rollouts))
         recalibrated = float(own.calibration.changed_R.mean())
         varies = some_unequal(rollouts.rewards_R)
         self._equal = 0 if varies else self._equal + 1
@@ -111,27 +117,30 @@ class Rails(Part, Stateful):
             "advantage/rms_grpo": float(np.sqrt(own.compared.grpo_R[known_R].mean())),
         }
 
-    def _compare(self, step: dict[str, float]) -> None:
-        self._sums = {name: _KEPT * self._sums[name] + x for name, x in step.items()}
-        brier, pool, rollouts = self._sums.values()
-        worse = brier > _WORSE * pool + _MATTERS * rollouts
+    def _compare(self, step_S: FloatArray) -> None:
+        self._sums = tuple((_KEPT * np.array(self._sums) + step_S).tolist())
+        prompts = max(self._sums[0], 1.0)
+        between, shared, believed, rollouts = (total / prompts for total in self._sums[1:])
+        told = shared / np.sqrt(max(between * believed, 1e-12))
+        worse = between > max(_LEAST, _ERROR / np.sqrt(prompts)) and told < _TOLD
         self._worse, self._within = (self._worse + 1, 0) if worse else (0, self._within + 1)
         if self._worse >= _WARNED:
-            self._say("%s (%d steps in a row.)", REASON, self._worse, once="worse")
+            self._say(REASON, rollouts, told, np.sqrt(between), self._worse, once="worse")
         if not self.fallback:
             return
         if self._worse >= _FALLEN and not self.uniform:
             self.uniform = True
             self._say(
                 "From now on groups are uniform, with the group's mean as baseline. The policy "
-                "goes on learning, and decides again when its beliefs have not been worse for %d "
-                "steps. fallback=False keeps it deciding.",
+                "goes on learning, and decides again when its beliefs have told prompts apart for "
+                "%d steps. fallback=False keeps it deciding.",
                 _HEALED,
             )
         elif self.uniform and self._within >= _HEALED:
             self.uniform = False
             self._say(
-                "The beliefs have not been worse for %d steps: the policy decides again.", _HEALED
+                "The beliefs have told prompts apart for %d steps: the policy decides again.",
+                _HEALED,
             )
 
     def _say(self, text: str, *values: object, once: str = "") -> None:
@@ -148,3 +157,31 @@ class Rails(Part, Stateful):
         if "rails" in state:
             Stateful.load_state_dict(self, state["rails"])
             self.uniform = self.uniform and self.fallback
+
+
+def agreement(rollouts: Rollouts) -> FloatArray:
+    """What a step shows about its beliefs: five sums over its prompts that return and have two
+    rollouts or more in their first round.
+
+    These are their number minus 1, and that times: the variance of their rates; the covariance of
+    belief and rate; the variance of the beliefs; the number of earlier rollouts. Each is unbiased,
+    as later rounds, which follow from outcomes, are left out.
+
+    """
+    round_G = rollouts.round_R[rollouts.first_G]
+    counted_R = (rollouts.round_R == round_G[rollouts.group_R]) & ~np.isnan(rollouts.learned_R)
+    s_R = np.where(counted_R, rollouts.learned_R, 0.0)
+    n_G, sum_G, square_G = (np.bincount(rollouts.group_R, x_R) for x_R in (counted_R, s_R, s_R**2))
+    belief_G, prior_G = (x.take(rollouts.first_G) for x in (rollouts.belief_R, rollouts.prior))
+    earlier_G = belief_G.mass - prior_G.mass
+    rows = np.flatnonzero((n_G >= 2) & (earlier_G > 1e-6))
+    prompts = len(rows)
+    if prompts < 2:
+        return np.zeros(5)
+    n_K, sum_K, mean_K = n_G[rows], sum_G[rows], belief_G.mean[rows]
+    rate_K = sum_K / n_K
+    alike = np.mean((sum_K**2 - square_G[rows]) / (n_K * (n_K - 1)))
+    apart = (rate_K.sum() ** 2 - np.sum(rate_K**2)) / (prompts * (prompts - 1))
+    covariance_22 = np.cov(mean_K, rate_K)
+    means = 1.0, alike - apart, covariance_22[0, 1], covariance_22[0, 0], earlier_G[rows].mean()
+    return (prompts - 1) * np.array(means)

@@ -1,14 +1,17 @@
-"""Rails fall back while beliefs are wrong on purpose, and return when they are right again."""
+"""Rails fall back while beliefs are wrong on purpose, return when they are right again, and are silent in healthy
+runs."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from false_alarms import HEALTHY, shuffled, simulated  # in benchmarks
 from one_step import rollouts_of
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, CONSTANT, REASON, Rails
+from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, CONSTANT, Rails, agreement
 
 SUCCESS = np.tile([0.0, 1.0], 16)
 EARLIER = Sums.of(SUCCESS, SUCCESS)
@@ -22,6 +25,20 @@ def step(mean_R, success_R=SUCCESS):
 
 
 WHOLE = step(0.5)
+REASON = "its history does not say which prompts"
+
+
+def pairs(mean_P, rate_P=None, n=2, seed=0):
+    """Groups of n rollouts of these prompts, with firm beliefs."""
+    mean_P = np.asarray(mean_P, dtype=float)
+    rate_P = mean_P if rate_P is None else rate_P
+    success_R = (np.random.default_rng(seed).random(n * len(mean_P)) < np.repeat(rate_P, n)).astype(float)
+    mean_R = np.clip(np.repeat(mean_P, n), 0.01, 0.99)
+    belief_R = ba.Beta(8 * mean_R, 8 * (1 - mean_R))
+    return rollouts_of(success_R, np.repeat(np.arange(len(mean_P)), n), belief_R=belief_R, earlier=EARLIER)
+
+
+RATES = np.random.default_rng(0).beta(0.4, 0.4, 64)
 
 
 def said(rails, quiet=False):
@@ -34,35 +51,86 @@ def learn(rails, rollouts):
     return rails.learn(rollouts, step=None)
 
 
-class Fixed(Rails):
-    """Rails with the Brier scores given."""
+OTHERS = min(
+    (np.random.default_rng(seed).permutation(RATES) for seed in range(50)),
+    key=lambda others: abs(np.corrcoef(others, RATES)[0, 1]),
+)
 
-    def see(self, brier, pool, count=32.0):
-        self._compare({"brier": brier * count, "pool": pool * count, "rollouts": count})
+
+def wrong(seed):
+    """A step whose beliefs are those of other prompts."""
+    return pairs(OTHERS, RATES, seed=seed)
 
 
 def test_lasting_wrong_beliefs_are_warned_of_once_and_fall_back_until_they_have_healed(caplog):
-    rails = said(Fixed())
+    rails = said(Rails())
     for at in range(1, _FALLEN + 1):
         assert not rails.uniform
-        rails.see(0.4, 0.25)
+        learn(rails, wrong(at))
         assert (REASON in caplog.text) == (at >= _WARNED)
     assert caplog.text.count(REASON) == 1
+    assert "After 8.0 earlier rollouts a prompt" in caplog.text
     assert "From now on groups are uniform" in caplog.text
     steps = 0
     while rails.uniform and steps < 200:
-        assert learn(rails, WHOLE)["fallback"] == 1.0
+        assert learn(rails, pairs(RATES, seed=steps))["fallback"] == 1.0
         steps += 1
-    assert _HEALED <= steps < 120  # the averages of what was wrong fade first
+    assert _HEALED <= steps < 60  # the averages of what was wrong fade first
     assert "the policy decides again" in caplog.text
 
 
-def test_lasting_wrong_beliefs_of_a_step():
+def test_beliefs_that_are_the_opposite_of_the_truth():
     rails = said(Rails(), quiet=True)
-    for _ in range(_FALLEN):
-        metrics = learn(rails, step(1 - SUCCESS))
-    assert metrics["baseline/brier"] > 0.9
+    for seed in range(_FALLEN):
+        metrics = learn(rails, pairs(1 - RATES, RATES, seed=seed))
+    assert metrics["baseline/brier"] > 0.5
     assert rails.uniform
+
+
+@pytest.mark.parametrize("prompts", [4, 64, 512])
+@pytest.mark.parametrize("low_high", [(0.4, 0.6), (0.0, 0.1), (0.95, 1.0)])
+def test_prompts_that_resemble_each_other_are_no_fault_of_the_beliefs(prompts, low_high, caplog):
+    rails, rng = said(Rails()), np.random.default_rng(0)
+    for seed in range(100):
+        learn(rails, pairs(rng.random(prompts), rng.uniform(*low_high, prompts), seed=seed))
+    assert not rails.uniform
+    assert REASON not in caplog.text
+
+
+def test_single_rollouts_show_nothing():
+    assert not agreement(step(1 - SUCCESS)).any()
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_the_agreement_of_a_step_is_unbiased_also_in_groups_that_grow(n):
+    """A group that goes on while all fail has more failures than its rate; its first round has not."""
+    rng, sums = np.random.default_rng(n), []
+    mean_P = np.clip(RATES + 0.2 * rng.normal(size=len(RATES)), 0.05, 0.95)
+    for seed in range(400):
+        first = pairs(mean_P, RATES, n, seed)
+        failed_P = first.success_R.reshape(-1, n).sum(axis=1) == 0
+        rows_R = np.flatnonzero(np.repeat(failed_P, n))
+        more = pairs(mean_P, RATES, n, seed + 1000)
+        grown = np.concatenate([np.arange(len(first)), rows_R])
+        sums.append(
+            agreement(
+                replace(
+                    first,
+                    ids_R=[first.ids_R[at] for at in grown],
+                    group_R=first.group_R[grown],
+                    rewards_R=np.concatenate([first.rewards_R, more.rewards_R[rows_R]]),
+                    success_R=np.concatenate([first.success_R, more.success_R[rows_R]]),
+                    belief_R=first.belief_R.take(grown),
+                    prior=first.prior.take(grown),
+                    round_R=np.repeat([0, 1], [len(first), len(rows_R)]),
+                    hinted_R=np.zeros(len(grown), dtype=bool),
+                )
+            )
+        )
+    prompts, *means = np.mean(sums, axis=0)
+    assert prompts == len(RATES) - 1
+    true = np.cov(mean_P, RATES)
+    assert np.array(means) / prompts == pytest.approx([true[1, 1], true[0, 1], true[0, 0], 8.0], rel=0.03)
 
 
 @pytest.mark.parametrize(("low", "width", "learned"), [(0.0, 1.0, 0.0), (0.2, 0.5, 0.25)])
@@ -78,9 +146,9 @@ def test_healthy_steps_do_nothing_and_quick_learning_does_not_fall_back(low, wid
 
 
 def test_without_fallback_it_only_warns(caplog):
-    rails = said(Fixed(fallback=False))
-    for _ in range(2 * _FALLEN):
-        rails.see(0.4, 0.25)
+    rails = said(Rails(fallback=False))
+    for seed in range(2 * _FALLEN):
+        learn(rails, wrong(seed))
     assert not rails.uniform
     assert caplog.text.count(REASON) == 1
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
@@ -88,9 +156,9 @@ def test_without_fallback_it_only_warns(caplog):
 
 
 def test_quiet(caplog):
-    rails = said(Fixed(), quiet=True)
-    for _ in range(_FALLEN):
-        rails.see(0.4, 0.25)
+    rails = said(Rails(), quiet=True)
+    for seed in range(_FALLEN):
+        learn(rails, wrong(seed))
     assert rails.uniform
     assert not caplog.records
 
@@ -109,12 +177,12 @@ def test_metrics_by_hand():
 
 
 def test_a_saved_state_goes_on():
-    first, again = Fixed(), Fixed()
-    for _ in range(_FALLEN - 1):
-        first.see(0.4, 0.25)
+    first, again = Rails(), Rails()
+    for seed in range(_FALLEN - 1):
+        learn(first, wrong(seed))
     again.load_state_dict(first.state_dict())
     for rails in (first, again):
-        rails.see(0.4, 0.25)
+        learn(rails, wrong(99))
         assert rails.uniform
     assert first.state_dict() == again.state_dict()
     off = Rails(fallback=False)
@@ -161,3 +229,16 @@ def test_a_session_has_them_only_where_advantages_follow_from_beliefs():
     assert [type(part) for part in ba.Session("adaptive", ["reward"], pool=["a"]).parts] == [Rails]
     assert not ba.Session("uniform", ["reward"]).parts
     assert ba.Session("adaptive", ["reward"], pool=["a"], fallback=False).part(Rails).fallback is False
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_run_hears_no_word(name, caplog):
+    """`benchmarks/false_alarms.py` makes twenty runs of each, three times as long."""
+    assert simulated(HEALTHY[name], 40) == 0
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("prompts", "rounds", "first"), [(2000, 3, 2), (2000, 1, 2), (96, 3, 2), (96, 1, 4)])
+def test_success_that_has_nothing_to_do_with_the_prompt_is_said_within_30_steps(prompts, rounds, first, caplog):
+    simulated((prompts, 256, shuffled), 30, rounds=rounds, first=first)
+    assert REASON in caplog.text

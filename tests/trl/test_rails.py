@@ -35,10 +35,10 @@ def wrong_beliefs():
 
 
 def test_wrong_beliefs_fall_back_to_uniform_groups_and_come_back(build, caplog, soon):
-    callback = run(build, wrong_beliefs(), 30, fallback=True)
+    callback = run(build, wrong_beliefs(), 30, fallback=True, min_group=2)
     fallen = of_steps(callback, "fallback")
     assert fallen[:3] == [0.0, 0.0, 0.0]
-    assert 1.0 in fallen[3:6]
+    assert 1.0 in fallen[3:9]
     assert fallen[-1] == 0.0
     assert "From now on groups are uniform" in caplog.text
     assert "the policy decides again" in caplog.text
