@@ -81,6 +81,11 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "text_explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {"features": "text"}),
     "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), {}),
     "even_3": (lambda seed: ba.adaptive(explore=1, rounds=3, seed=seed), {}),
+    # The next default, chosen by the rule of README.md: `even_3` whose evidence also fades at a visit.
+    "even_fading": (
+        lambda seed: policies.growing(policies.sampled(groups=2, explore=1, discount=0.9, seed=seed), rounds=3),
+        {},
+    ),
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }
