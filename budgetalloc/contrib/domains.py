@@ -117,7 +117,7 @@ class Domains(Part):
         self._checked = True
         budget = session.options.bounds.budget(rollouts, len(self.quotas.pool), group)
         plan = self.plan(Plan([], budget, [], rollouts, group))
-        if policy.begin(plan.ids_P, replace(plan.budget, quotas=None)).in_rounds():
+        if policy.begin(plan.ids_P, replace(plan.budget, quotas=None), once=True).in_rounds():
             raise UnsupportedError(
                 f"{asked}: {policy} decides in rounds, and each round may break the shares. "
                 "Use a policy that decides once a step, such as ba.adaptive()."

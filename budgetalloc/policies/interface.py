@@ -137,6 +137,8 @@ class View:
         prior: Pseudo-successes and pseudo-failures that each belief contains.
         prompt_costs_P: Additional cost of each prompt, once a group; None is 0.
         left_out: Prompts of the pool that the decision does not see (`Needs.part`).
+        once: Whether the rewards come only after the step, so that the decision gives all counts
+            at once if it can (`growing`).
 
     >>> import budgetalloc as ba
     >>> def decide(view):
@@ -162,6 +164,7 @@ class View:
     prior: tuple[float, float]
     prompt_costs_P: FloatArray | None = None
     left_out: int = 0
+    once: bool = False
 
     @property
     def priced(self) -> tuple[FloatArray, FloatArray] | None:

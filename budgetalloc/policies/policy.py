@@ -164,6 +164,7 @@ class Policy:
         decide: Decide | None = None,
         ahead: int = 0,
         resolution: float = 0.0,
+        once: bool = False,
     ) -> "Step":
         """Opens a step: request counts, observe rewards, end.
 
@@ -177,6 +178,7 @@ class Policy:
             decide: A rule that replaces the policy's own in this step.
             ahead: How many earlier steps have begun and not ended. Draws differ from theirs.
             resolution: As in `Options`.
+            once: As in `View`.
 
         Raises:
             InputError: no prompt, an id twice, bad costs or domains. BudgetError: the budget cannot
@@ -189,7 +191,7 @@ class Policy:
         if self.plan:
             budget = replace(budget, rollouts=self.rollouts(budget.rollouts))
         budget = Bounds.resolve(self.needs).filled(budget)
-        return Step(self, ids_P, budget, costs_P, domains_P, decide, ahead, resolution)
+        return Step(self, ids_P, budget, costs_P, domains_P, decide, ahead, resolution, once)
 
     def allocate(
         self,
@@ -199,13 +201,13 @@ class Policy:
         domains_P: Sequence[Hashable] | None = None,
     ) -> IntArray:
         """Counts for these prompts, shape (P,): the sum is `budget.rollouts` exactly. Arguments as
-        in `begin`.
+        in `begin`. Of `growing` and `sequential` they are those of the policy inside.
 
         Raises:
-            UnsupportedError: the policy decides in rounds; use `begin`.
+            UnsupportedError: the policy decides only in rounds; use `begin`.
             InputError, BudgetError: as `begin`.
         """
-        step = self.begin(ids_P, budget, costs_P, domains_P)
+        step = self.begin(ids_P, budget, costs_P, domains_P, once=True)
         if step.in_rounds():
             raise UnsupportedError(
                 f"{self} decides in rounds, each after the rewards of the last: allocate() has no "
@@ -328,8 +330,9 @@ class Step:
         decide: Decide | None,
         ahead: int,
         resolution: float,
+        once: bool,
     ) -> None:
-        self.policy, self.resolution = policy, resolution
+        self.policy, self.resolution, self.once = policy, resolution, once
         self.ids_P = Pool.of(ids_P)
         self.budget = budget
         budget.check(len(self.ids_P))
@@ -360,7 +363,7 @@ class Step:
         """This step as it began, before the first request."""
         decide = self._decide if self.replaced else None
         ahead = self.number - self.policy.estimator.step
-        about = self._costs, self._domains_P, decide, ahead, self.resolution
+        about = self._costs, self._domains_P, decide, ahead, self.resolution, self.once
         return Step(self.policy, self.ids_P, self.budget, *about)
 
     @cached_property  # only a decision needs the order, and not every process decides
@@ -405,6 +408,7 @@ class Step:
             prior=self._prior,
             prompt_costs_P=prompt_costs_P,
             left_out=len(self.ids_P) - len(at_P),
+            once=self.once,
         )
 
     def in_rounds(self) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.budget import Budget, IntArray
+from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.errors import (
     BudgetError,
     InputError,
@@ -100,12 +100,15 @@ def sequential(
     proportion to E[p (1-p)^2] under the belief that has learned from the first round, so that
     hopeless prompts get less.
 
+    Where a step cannot see its own rewards (`allocate`), or the budget has tokens or quotas, the
+    counts are those of `policy`.
+
     Keep the posterior baseline: the mean of a group that is extended because of its outcomes is
     biased. The belief after all earlier rounds and the others of the rollout's own round is not.
     The new policy starts with a copy of what `policy` has learned.
 
     Args:
-        policy: Decides the first part, in one round or several, with a budget in rollouts.
+        policy: Decides the first part, in one round or several.
         share: Share of the budget for the second round, in (0, 1). It is lowered if the rest could
             not be spent.
         wants_more: From the step's rollouts so far (`ByPrompt`) to the prompts to extend, shape
@@ -139,7 +142,8 @@ def sequential(
         spending.spread_rest()
         yield spending.counts_P - spent_P
 
-    return followed_by(policy, extend, share, f"sequential({policy.name}, share={share}{rule})")
+    name = f"sequential({policy.name}, share={share}{rule})"
+    return followed_by(policy, extend, share, name, once=True)
 
 
 def _rule_in_name(wants_more: WantsMore | None) -> str:
@@ -167,12 +171,18 @@ def _wanting(wants_more: WantsMore | None, seen: ByPrompt) -> NDArray[np.bool_]:
 
 
 def followed_by(
-    policy: Policy, more: Callable[[View, IntArray, ByPrompt, int], Rounds], share: float, name: str
+    policy: Policy,
+    more: Callable[[View, IntArray, ByPrompt, int], Rounds],
+    share: float,
+    name: str,
+    *,
+    once: bool = False,
 ) -> Policy:
     """`policy` with all but a share of the budget, followed by the rounds of `more` with the rest.
 
     `more` gets the view, the counts spent, shape (P,), their rollouts and how many are left.
-    The share, in (0, 1), is lowered if either part could not be spent in whole groups.
+    The share, in (0, 1), is lowered if either part could not be spent in whole groups. With `once`,
+    `policy` spends the whole budget where rounds are not possible.
     """
 
     def after(decide: Decide) -> Decide:
@@ -181,6 +191,8 @@ def followed_by(
             yield from more(view, spent_P, seen, reserve)
 
         def decide_in_rounds(view: View) -> IntArray | Rounds:
+            if once and (view.once or rollouts_alone(view.budget) is None):
+                return decide(view)
             total = view.rollouts_only(name.partition("(")[0])
             reserve = _reserve(view.budget, len(view.ids_P), share)
             if not reserve:
@@ -266,12 +278,15 @@ def growing(
     round spends what is left: first on groups that want more, then on prompts that have not
     started. Use it where every round costs time, as in TRL.
 
+    Where a step cannot see its own rewards (`allocate`), or the budget has tokens or quotas, the
+    counts are those of `policy`.
+
     Keep the posterior baseline, as with `sequential`: the mean of a group that grows by its
     outcomes is biased. The new policy starts with a copy of what `policy` has learned.
 
     Args:
-        policy: Plans the counts, in one round, with a budget in rollouts. If all candidates have
-            been started, the rest of the budget extends their groups in a last round.
+        policy: Plans the counts, in one round. If all candidates have been started, the rest of the
+            budget extends their groups in a last round.
         first: Rollouts to start a group with, at least 1.
         most: Rollouts that a group may grow to, at least `first`. The last of `rounds` may exceed
             it.
@@ -306,8 +321,11 @@ def growing(
                 )
             return counts_P
 
-        def decide_in_rounds(view: View) -> Rounds:
-            total, budget = view.rollouts_only("growing"), view.budget
+        def decide_in_rounds(view: View) -> IntArray | Rounds:
+            budget = view.budget
+            total = rollouts_alone(budget)
+            if view.once or total is None:
+                return decide(view)
 
             def sizes(counts_P: IntArray) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
                 """The planned prompts, and the first, largest and expected size of their groups."""

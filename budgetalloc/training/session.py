@@ -87,8 +87,8 @@ class Session:
         pool: The distinct prompts of the dataset, for a policy that chooses among them.
         ledger: A file to which each step is appended.
         texts: The text of each prompt by id, for the file of texts next to the ledger.
-        at_once: Whether the loop generates once a step and trains on all rollouts. Other policies
-            are then refused.
+        at_once: Whether the loop generates once a step and trains on all rollouts. `growing` then
+            decides once, and other policies are refused.
         trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the
             policy names a scale.
         quiet: Whether to suppress log messages.
@@ -143,9 +143,13 @@ class Session:
         self.parts: list[Part] = [*self.options.parts(), *parts]
         self.written: list[LogWriter] = []  # writers that append each finished step to files
         self._ledger, self._texts, self._at_once = ledger, texts or {}, at_once
+        self.once = at_once
+        """Whether a step's rewards come only after it: `growing` then decides once, which is
+        logged."""
         self._alone, self._suspended = Exclusive(), list[_Open]()
         self._now: _Open | None = None
         self._cold = 0  # steps in a row with new prompts only
+        self._said_once = False  # whether a policy in rounds decides once
         self._infinite = False  # whether an infinite reward was reported
         if resolved is None:
             self.attach(Host())
@@ -241,7 +245,9 @@ class Session:
             decide=plan.decide,
             ahead=len(self._suspended),
             resolution=self.options.resolution,
+            once=self.once,
         )
+        self._say_once(step)
         if self._at_once and (step.in_rounds() or self.options.generate > 1):
             rounds = "decides in rounds"
             more = "generates more rollouts than it trains on"
@@ -254,6 +260,19 @@ class Session:
             texts = partial(_known, self._texts)
             self.written = [LogWriter(self._ledger, self.policy.estimator.step, texts)]
         self._now = _Open(step, plan.rollouts)
+
+    def _say_once(self, step: Step) -> None:
+        """Logs in the first step that a policy in rounds decides once, if it does."""
+        if self._said_once or self.quiet or self.options.keep_batch:
+            return
+        self._said_once = True
+        own = replace(step.budget, quotas=None), None, None
+        if not step.in_rounds() and self.policy.begin(step.ids_P, *own).in_rounds():
+            logger.warning(
+                "%s decides once a step here, without rounds: %s.",
+                self.policy,
+                "rewards come only after a step" if self.once else "quotas are kept at once",
+            )
 
     def follow(self, rewards: Sequence[str], weights: Sequence[float]) -> None:
         """Takes the rewards and weights of the next step, if the trainer's may change while it

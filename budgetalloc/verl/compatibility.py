@@ -119,7 +119,13 @@ def check_config(
 
 
 def check_decisions(
-    policy: Policy, options: Options, ids: Sequence[Id], rollouts: int, group: int
+    policy: Policy,
+    options: Options,
+    ids: Sequence[Id],
+    rollouts: int,
+    group: int,
+    *,
+    once: bool = False,
 ) -> bool:
     """Whether the policy decides in rounds; called before the models are loaded.
 
@@ -128,6 +134,7 @@ def check_decisions(
         ids: The prompts of the dataset.
         rollouts: Rollouts that a step trains on, without pacing.
         group: verl's `rollout.n`.
+        once: As in `View`.
 
     Raises:
         InputError: there are too few prompts. BudgetError: the bounds contradict each other or the
@@ -141,23 +148,25 @@ def check_decisions(
     some = ids[: options.bounds.on_offer(batch, len(ids))]
     for count in {rollouts, *policy.plan}:
         options.bounds.budget(options.generate * count, len(some), group).check(len(some))
-    step = policy.begin(some, options.bounds.budget(options.generate * rollouts, len(some), group))
-    return step.in_rounds()
+    budget = options.bounds.budget(options.generate * rollouts, len(some), group)
+    return policy.begin(some, budget, once=once).in_rounds()
 
 
-def check_rounds(config: Any, policy: Policy, *, ahead: bool = False) -> None:
-    """Raises `UnsupportedError` for settings of verl, which may generate ahead of training, with
-    which a policy cannot decide in rounds."""
+def without_rounds(config: Any, *, ahead: bool = False) -> str:
+    """The setting of verl with which the rewards of a step come only after it, and what to do; ""
+    if there is none. `ahead`: it may generate ahead of training."""
     model = config.reward.reward_model
-    _refuse(
-        f"{policy} decides in rounds, by rewards within the step. It",
-        {
-            "an asynchronous trainer, whose batches hold groups of several decisions. "
-            f"{_SYNC}": ahead,
-            "a colocated reward model, which scores a step at its end. Set "
-            "reward.reward_model.enable_resource_pool=True, or use a policy that decides once a "
-            "step, such as adaptive": model.enable and not model.enable_resource_pool,
-            "algorithm.use_kl_in_reward=True: verl computes the penalty at the end of a step. "
-            f"{_KL}": config.algorithm.use_kl_in_reward,
-        },
-    )
+    refused = {
+        f"an asynchronous trainer, whose batches hold groups of several decisions. {_SYNC}": ahead,
+        "a colocated reward model, which scores a step at its end. Set "
+        "reward.reward_model.enable_resource_pool=True, or use a policy that decides once a step, "
+        "such as adaptive": model.enable and not model.enable_resource_pool,
+        "algorithm.use_kl_in_reward=True: verl computes the penalty at the end of a step. "
+        f"{_KL}": config.algorithm.use_kl_in_reward,
+    }
+    return next((what for what, applies in refused.items() if applies), "")
+
+
+def check_rounds(policy: Policy, refused: str) -> None:
+    """Raises `UnsupportedError` if a policy that only decides in rounds meets such a setting."""
+    _refuse(f"{policy} decides in rounds, by rewards within the step. It", {refused: refused})

@@ -23,7 +23,13 @@ from budgetalloc.training.prompt_features import policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.verl import transfer_queue
 from budgetalloc.verl.batches import Sessions
-from budgetalloc.verl.compatibility import check_config, check_decisions, check_rounds, check_verl
+from budgetalloc.verl.compatibility import (
+    check_config,
+    check_decisions,
+    check_rounds,
+    check_verl,
+    without_rounds,
+)
 from budgetalloc.verl.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -79,8 +85,11 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.session.pool = () if self.options.bounds.candidates == 1 else pool
         self.session.pool_size = len(pool)
         if not self.options.keep_batch:
-            if check_decisions(self.policy, self.options, pool, self._rollouts, self._group):
-                check_rounds(self.config, self.policy, ahead=self.verl_mode != "sync")
+            refused = without_rounds(self.config, ahead=self.verl_mode != "sync")
+            self.session.once = bool(refused)
+            step = self._rollouts, self._group
+            if check_decisions(self.policy, self.options, pool, *step, once=self.session.once):
+                check_rounds(self.policy, refused)
             if shared := self.prompts.shared_ids_warning():
                 logger.warning(shared)
         sizes = tuple({self._rollouts, *self.policy.plan})

@@ -2,6 +2,7 @@
 and that it goes on after a resume."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,10 +52,17 @@ def steps(session, world, count, ids=(), rollouts=128):
 
 
 def test_rounds_are_refused_without_a_word_of_quotas():
-    session = session_of(policy=ba.adaptive(rounds=3))
-    with pytest.raises(UnsupportedError, match=r"mixture: growing.* decides in rounds") as caught:
+    policy = replace(ba.methods.ar3po(), needs=ba.Needs("all"))
+    session = session_of(policy=policy)
+    with pytest.raises(UnsupportedError, match=r"mixture: ar3po.* decides in rounds") as caught:
         session.begin([], 128, 8)
     assert "quotas" not in str(caught.value)
+
+
+def test_groups_that_would_grow_are_planned_at_once_which_is_said(caplog):
+    session = session_of(policy=ba.adaptive(rounds=3))
+    assert [metrics["share/hopeless"] > 0 for _, metrics in steps(session, World(), 2)]
+    assert caplog.text.count("decides once a step here, without rounds: quotas are kept at once.") == 1
 
 
 def test_what_learns_gets_more_than_it_would_without_a_mixture():

@@ -1,5 +1,7 @@
 """Decisions in rounds: the budget, stop rules, and groups that grow by their own outcomes."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from budgets import budgets
@@ -12,7 +14,7 @@ from budgetalloc import Budget, BudgetError, Features, InputError, Policy, Unsup
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.methods import on_all_fail
 from budgetalloc.methods.table import METHODS
-from budgetalloc.policies import sequential
+from budgetalloc.policies import growing, sequential
 from budgetalloc.policies.rounds import expected_sizes
 
 
@@ -203,3 +205,29 @@ def test_a_second_round_around_a_growing_policy_waits_for_all():
     assert not policy.needs.by_group
     counts_NP, _ = play(policy, IDS, Budget(64, floor=0), dict.fromkeys(IDS, 0.4))
     assert counts_NP.sum() == 64
+
+
+@pytest.mark.parametrize("wrap", [partial(growing, rounds=3), growing, sequential])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Budget(64, floor=0, min_group=1),
+        Budget(64, floor=0, quotas={"a": (12, 24), "b": (0, 64)}),
+        Budget(rollouts=None, tokens=900, floor=0, cap=16),
+    ],
+    ids=["rollouts", "quotas", "tokens"],
+)
+def test_without_rewards_within_the_step_the_counts_are_those_of_the_policy_inside(wrap, budget):
+    policy, wrapped = ba.adaptive(seed=3), wrap(ba.adaptive(seed=3))
+    ids, given = list(range(30)), {}
+    if budget.quotas:
+        given = {"domains_P": ["a" if at % 3 else "b" for at in ids]}
+    if budget.tokens:
+        given = {"costs_P": np.full(30, 10.0)}
+    for each in (policy, wrapped):
+        each.observe(ids[:20], [float(at % 2) for at in ids[:20]])
+    assert wrapped.allocate(ids, budget, **given).tolist() == policy.allocate(ids, budget, **given).tolist()
+    step = wrapped.begin(ids, budget, **given)
+    assert step.in_rounds() == (budget.quotas is None and budget.tokens is None)
+    assert not step.again().once
+    assert wrapped.begin(ids, budget, once=True, **given).again().once

@@ -238,6 +238,22 @@ def test_a_loop_that_generates_at_once_refuses_what_it_cannot_serve(policy, why)
         opened(policy, NAMES[:4], 16, 4, at_once=True)
 
 
+def test_groups_that_would_grow_are_planned_at_once_where_the_loop_generates_once(caplog):
+    ids = [f"{n}" for n in range(40)]
+    counts = []
+    for policy in (ba.adaptive(rounds=3), ba.adaptive()):
+        session = ba.Session(policy, ["reward"], pool=ids, at_once=True)
+        for _ in range(3):
+            session.begin([], 16, 4)
+            ids_R = session.request()
+            session.observe(ids_R, np.zeros(len(ids_R)), np.ones(len(ids_R), dtype=int))
+            assert not session.request()
+            session.end()
+            counts.append(ids_R)
+    assert counts[:3] == counts[3:]
+    assert caplog.text.count("decides once a step here, without rounds: rewards come only after a step.") == 1
+
+
 def test_hints_are_refused():
     policy = ba.methods.on_all_fail(ba.uniform(), list, rollouts=2, share=0.5, fewest=1)
     session, ids_R = opened(policy, NAMES[:2], 8, 4)
