@@ -27,9 +27,9 @@ from budgetalloc.training.metrics import of_lost
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = [*sorted(DOCS.glob("*.md")), DOCS / "api" / "index.md"]
 BLOCK = re.compile(r"^```(python|py)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
-names = [path.name for path in PAGES]
+names = [path.relative_to(DOCS).as_posix() for path in PAGES]
 
 
 def text_of(name):
@@ -173,6 +173,11 @@ def test_the_reference_has_every_public_name_and_every_method():
     errors = re.search(r"members: \[(.*)\]", reference)[1].split(", ")
     public = {name for name, value in vars(ba).items() if not name.startswith("_") and not isinstance(value, type(ba))}
     assert public <= named | set(errors)
+
+
+def test_the_page_at_a_glance_has_every_public_name_and_no_other():
+    said = set(re.findall(r"`ba\.(\w+)`", text_of("api/index.md").split("## One example")[0]))
+    assert said == set(ba.__all__)
 
 
 @pytest.mark.slow
