@@ -30,8 +30,6 @@ def a_star_po(
     The eight rollouts are given, or measured by the first steps and charged to the run. As the
     model improves, r - V* loses its mean of 0.
 
-    As the model improves, r - V* loses its mean of 0. TRL's `A2POTrainer` has the paper's loss.
-
     >>> from budgetalloc import Budget
     >>> policy = a_star_po(offline={"half": (4, 8)})
     >>> step = policy.begin(["half"], Budget(rollouts=1, floor=0, min_group=1))

@@ -45,10 +45,9 @@ def bots(
     the weight after bad predictions. Evidence older than 64 steps is left out.
 
     p~ is the success that the model's capability implies, which needs `anchors`, the rates of two
-    models. Graded success enters through its mean.
-
-    p~ = clip(f0 + (f1 - f0) c, 0, 1), with c a running mean, with 0.9, of (mean pass rate - mean
-    f0) / (mean f1 - mean f0) over a step's prompts. m is `group`.
+    models. Graded success enters through its mean. p~ = clip(f0 + (f1 - f0) c, 0, 1), with c a
+    running mean, with 0.9, of (mean pass rate - mean f0) / (mean f1 - mean f0) over a step's
+    prompts. m is `group`.
 
     Args:
         rate, weight: lambda, the share of a belief that fades at a step; rho, of implied evidence.

@@ -10,8 +10,8 @@ from budgetalloc.policies import Policy, View
 
 @method("which prompts", "paper's formulas")
 def brorl(*, group: Count = 512, seed: int = 0) -> Policy:
-    """Gives very many rollouts each to few random prompts. The paper uses it to continue a training
-    that smaller groups no longer improve.
+    """Gives very many rollouts each to few random prompts: depth against breadth at a fixed budget.
+    The paper uses it to continue a training that smaller groups no longer improve.
 
     Formula: budget / n prompts at random, n = 512 each.
 

@@ -32,12 +32,11 @@ def cero(
     Source: CERO (arXiv 2606.05606). Compared with the paper's formulas. lambda, R, rho and the
     prior are our defaults. Each step's budget is spent exactly.
 
-    Far beyond R rollouts for each prompt, most rollouts go to solved and hopeless prompts.
-
-    Greedy on the value gives the prompts above the price up to `high` rollouts each; the others get
-    only the floor, unless all of them are full. After a step the price, in units of lambda / R,
-    rises by (wanted - spent) / max(wanted, spent) / sqrt(K), our scaling, where the visited prompts
-    want rollouts until their slopes fall to it.
+    Far beyond R rollouts for each prompt, most rollouts go to solved and hopeless prompts. Greedy
+    on the value gives the prompts above the price up to `high` rollouts each; the others get only
+    the floor, unless all of them are full. After a step the price, in units of lambda / R, rises by
+    (wanted - spent) / max(wanted, spent) / sqrt(K), our scaling, where the visited prompts want
+    rollouts until their slopes fall to it.
 
     Args:
         rate, saturation: lambda and R: with lambda = 1, after R rollouts a prompt at p = 1/2 has

@@ -31,8 +31,6 @@ def dart(
     With `floor=0`, the rollouts saved go to further prompts. Graded success enters through its
     mean.
 
-    Graded success enters through its mean.
-
     >>> from budgetalloc import Budget
     >>> policy = dart(seed=0)
     >>> policy.observe(["easy"] * 8 + ["half"] * 8, [1] * 8 + [0, 1] * 4)

@@ -22,8 +22,8 @@ def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int 
 
     Formula: phases (keep, steps, n): the share `keep` with the lowest E[p], n rollouts each.
 
-    Source: DRIVE (arXiv 2511.06307). Compared with the paper's formulas. They have 72, 50 and 25 of
-    175 prompts and n = 64 (the paper also says 80). The paper evaluates the prompts once, whereas
+    Source: DRIVE (arXiv 2511.06307). Compared with the paper's formulas. The paper has 72, 50 and
+    25 of 175 prompts and n = 64 (the paper also says 80). It evaluates the prompts once, whereas
     here a solved prompt makes room for another.
 
     Other prompts are left out on purpose. The last phase continues to the end of the run. Graded

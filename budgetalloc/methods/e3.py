@@ -70,10 +70,9 @@ def e3(
     epoch and hardest after it. Equal means share a rank, where the code ranks them in turn. The
     algorithm and the code do not clip shares at G_max.
 
-    The bounds widen by 2 an epoch, to 4 and 12. Graded success is ranked by its mean.
-
-    All prompts seen are ranked at the end of an epoch. The bounds are scaled to the budget's mean
-    rollouts of a prompt. With `floor=0` a batch of budget / `group` prompts is drawn first.
+    The bounds widen by 2 an epoch, to 4 and 12. Graded success is ranked by its mean. All prompts
+    seen are ranked at the end of an epoch. The bounds are scaled to the budget's mean rollouts of a
+    prompt. With `floor=0` a batch of budget / `group` prompts is drawn first.
 
     Args:
         group: Mean rollouts of a prompt, G.

@@ -33,9 +33,8 @@ def variance(numbers: Mapping[str, float], kind: str) -> float:
 
 @method("which baseline", "paper's formulas")
 def ebpo(*, seed: int = 0) -> Policy:
-    """Compares rewards with a blend of the group's mean and the mean of the whole run, more of the
-    latter the noisier the group's mean is. Small groups and groups that only fail then get a
-    signal.
+    """Compares rewards with a blend of the group's mean and the mean of the whole run, which weighs
+    more the noisier the group's mean is. Small groups and groups that only fail then get a signal.
 
     Formula: (1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n + t2), then whitened.
 

@@ -70,8 +70,8 @@ def gate(
 def masa(
     *, group: Count = 16, predict: Predict | None = None, explore: Share = 0.05, seed: int = 0
 ) -> Policy:
-    """Skips prompts that the model itself predicts to solve always or never. It is meant to save
-    the rollouts of groups that would have no gradient.
+    """Skips prompts of which the model itself predicts that it will always or never solve them. It
+    is meant to save the rollouts of groups that would have no gradient.
 
     Formula: 0 < p < 1 for the p that the model predicts.
 

@@ -33,11 +33,10 @@ def greso(
     which there is `dapo`. In the code a visit is easy from a mean reward of 0.98 on and hard up to
     0.11, and p_e changes after the first epoch only.
 
-    z counts visits of one kind.
-
-    Prompts that passed at their last visit have one p_e, prompts that failed another. After each
-    step a p_e falls by `change` if its share of the step's groups (all passed, or all failed) is at
-    least its target (a third of `target`, or two thirds), else it rises, within [0.05, 0.95].
+    z counts visits of one kind. Prompts that passed at their last visit have one p_e, prompts that
+    failed another. After each step a p_e falls by `change` if its share of the step's groups (all
+    passed, or all failed) is at least its target (a third of `target`, or two thirds), else it
+    rises, within [0.05, 0.95].
 
     Args:
         explore, least: p_e at the start; smallest probability to keep a prompt.

@@ -55,10 +55,9 @@ def gvm(
     replaces the pilot.
 
     G = 1 unless `norm_of` is given. With `floor=0` a batch of prompts is drawn first. Graded
-    success enters through its mean.
-
-    Rejection sampling trains on successes only: a prompt's gradient has a variance of about G^2 /
-    (p n). alpha and beta penalize prompts that rarely succeed.
+    success enters through its mean. Rejection sampling trains on successes only: a prompt's
+    gradient has a variance of about G^2 / (p n). alpha and beta penalize prompts that rarely
+    succeed.
 
     Args:
         norm_of: The gradient norm of a prompt, the same on every process and after a resume.

@@ -35,8 +35,6 @@ def reinforce_ada(
     Advantages are over all generated rollouts. The budget is a limit, of which only what is trained
     on is always spent.
 
-    The budget is a limit, of which only what is trained on is always spent.
-
     Args:
         group: Rows of a prompt that are trained on.
         more, stages: Rollouts of a round; most rounds.

@@ -34,11 +34,9 @@ def spo(
     this draws by v, not by a Thompson draw.
 
     The baseline is v, and advantages are whitened. `offline` takes the eight offline rollouts,
-    given or charged to the run.
-
-    It starts at Beta(1/2, 1/2), or with mass N0 = 1 / (1 - rho) at the Jeffreys-smoothed mean of s
-    successes in n offline rollouts: alpha = N0 (s + 1/2) / (n + 1). Graded success enters through v
-    and through its variance as a share of v(1-v).
+    given or charged to the run. The belief starts at Beta(1/2, 1/2), or with mass N0 = 1 / (1 -
+    rho) at the Jeffreys-smoothed mean of s successes in n offline rollouts: alpha = N0 (s + 1/2) /
+    (n + 1). Graded success enters through v and through its variance as a share of v(1-v).
 
     Args:
         rho: Share of alpha and beta kept at a visit.

@@ -206,7 +206,7 @@ def roc(
     of each kind.
 
     Source: GRPO-RoC (arXiv 2508.20722). Compared with the released code, which rejects groups of
-    equal rewards before. Here they have advantage 0. The paper keeps 16 of 32.
+    equal rewards beforehand. Here they have advantage 0. The paper keeps 16 of 32.
 
     Args:
         penalty: Which reward function returns the penalty, counted from 0; give it weight 0 to keep
