@@ -183,10 +183,10 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         "",
         "# Methods",
         "",
-        f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: the rule of each, "
-        "its source, and [how it learned](#learning). Docstrings ([reference](docs/api/published.md)) say what was "
-        "guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass rate, n its "
-        "number of rollouts.",
+        f"The {len(METHODS)} allocation methods of budgetalloc, {published()} of them published: what each does, "
+        "its formula and source, and [how it learned](#learning). Docstrings ([reference](docs/api/published.md)) say "
+        "what was guessed or left out, and `budgetalloc methods` what each asks of a trainer. p is a prompt's pass "
+        "rate, n its number of rollouts.",
         "",
         "- **Source**: the paper on arXiv, or a repository. Unless the table says *formulas* or *description*, the "
         f"implementation was {MEANINGS['released code']} *Formulas*: {formulas} *Description*: "
@@ -199,11 +199,11 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
         f"prompts, {min(candidates):.0f} to {max(candidates):.0f} ms over {CANDIDATES:,}.",
     ]
     for decides, what in SECTIONS.items():
-        titles = ("method", "rule", "source")
+        titles = ("method", "what it does, and its formula", "source")
         lines += ["", f"## {decides.capitalize()}", "", what, "", _row(titles), _row(["---"] * len(titles))]
         for method in (method for method in METHODS if method.decides == decides):
-            rule = f"{method.formula}. *Starves*" if method.starves else method.formula
-            lines.append(_row([f"`{method.name}`", rule, _source(method)]))
+            does = f"{method.summary} *Starves*." if method.starves else method.summary
+            lines.append(_row([f"`{method.name}`", "<br>".join(filter(None, (does, method.formula))), _source(method)]))
     elsewhere = ["", "## Elsewhere, or left out", "", _row(("system", "place, or reason")), _row(["---"] * 2)]
     return "\n".join([*lines, *learning(measured), *elsewhere, *map(_row, ELSEWHERE)]) + "\n"
 

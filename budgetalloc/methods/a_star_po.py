@@ -17,13 +17,18 @@ from budgetalloc.policies import Policy, View
 def a_star_po(
     *, beta: Annotated[float, Between(0.01, 100)] = 0.5, offline: Offline = 8, seed: int = 0
 ) -> Policy:
-    """A*-PO (arXiv 2505.20686): V* = beta log mean exp(r / beta) of eight rollouts before training,
-    fixed; one rollout a prompt, in epochs.
+    """Compares each reward with the prompt's optimal value, which is estimated from rollouts before
+    training and stays fixed. One rollout of a prompt then suffices, where GRPO needs a group.
 
-    Only the baseline, in the trainer's own loss, without the term beta2 log(pi / pi_ref) (beta2 is
-    1e-3). The eight rollouts are given, or measured by the first steps and charged to the run.
+    Formula: V* = beta log mean exp(r / beta) of eight rollouts before training, fixed; one rollout
+    a prompt, in epochs.
 
-    As the model improves, r - V* loses its mean of 0. TRL's `A2POTrainer` has the paper's loss.
+    Source: A*-PO (arXiv 2505.20686). Compared with the released code. Only the baseline is here, in
+    the trainer's own loss, without the term beta2 log(pi / pi_ref) (beta2 is 1e-3). TRL's
+    `A2POTrainer` has the paper's loss.
+
+    The eight rollouts are given, or measured by the first steps and charged to the run. As the
+    model improves, r - V* loses its mean of 0.
 
     >>> from budgetalloc import Budget
     >>> policy = a_star_po(offline={"half": (4, 8)})

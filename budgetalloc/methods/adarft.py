@@ -23,12 +23,18 @@ def adarft(
     offline: Offline = 8,
     seed: int = 0,
 ) -> Policy:
-    """AdaRFT (arXiv 2504.05520): a group each to the difficulties nearest to T, T <- T + 50 tanh(2
-    (mean reward - goal)) in [0, 100].
+    """Chooses the prompts whose difficulty is nearest to a target, which rises while the model
+    earns more than the goal and falls while it earns less. It is meant for datasets whose prompts
+    differ widely in difficulty.
 
-    Difficulties are 100 (1 - s / n) of rollouts before training, by default eight of each prompt,
-    measured by the run's first steps and charged to it; 50 without any. Prompts far from T are left
-    out. Graded success enters through its mean.
+    Formula: a group each to the difficulties nearest to T, T <- T + 50 tanh(2 (mean reward - goal))
+    in [0, 100].
+
+    Source: AdaRFT (arXiv 2504.05520). Compared with the released code.
+
+    Difficulties are 100 (1 - s / n) for s successes in n rollouts before training. By default these
+    are eight of each prompt, measured by the run's first steps and charged to it. The difficulty is
+    50 without any. Prompts far from T are left out. Graded success enters through its mean.
 
     Args:
         goal, start: The mean reward to keep, and the first T.

@@ -54,13 +54,20 @@ def aero(
     generate: Annotated[int, Between(2)] = 2,
     seed: int = 0,
 ) -> Policy:
-    """AERO (arXiv 2602.14338): 8, without a success 2 more up to 16; below 1/2, the successes and
-    as many failures are trained on.
+    """Adds rollouts to a prompt while all of them fail, and trains on as many failures as successes
+    where failures prevail. Groups of equal rewards are cut to a few rows, which still give a
+    signal.
+
+    Formula: 8, without a success 2 more up to 16; below 1/2, the successes and as many failures are
+    trained on.
+
+    Source: AERO (arXiv 2602.14338). Compared with a description only: summaries and an unofficial
+    implementation, which subtracts the group's mean from the Beta rows again. `generate` is our
+    default.
 
     Groups of equal rewards train on 4 rows against the mean of Beta(1 + c, 1 + n - c), all with the
-    same advantage; others against the mean of the rows trained on. generate is our default. From an
-    unofficial implementation and summaries, which subtracts the group's mean from the Beta rows
-    again. Graded success enters through its mean.
+    same advantage. Other groups train against the mean of the rows trained on. Graded success
+    enters through its mean.
 
     New prompts start until the rows to train on fill the trainer's batch, or `generate` batches
     were generated; dropped rows then fill it, with advantage 0.

@@ -12,11 +12,16 @@ from budgetalloc.policies.rounds import until_finished
 def ar3po(
     *, group: Count = 8, stages: Annotated[int, Between(1, "group")] = 2, seed: int = 0
 ) -> Policy:
-    """AR3PO (arXiv 2509.25808): k rollouts a round until the first success, S rounds at most, S k =
-    8.
+    """Continues each prompt in rounds until its first success. Rollouts that easy prompts do not
+    need go to further prompts.
 
-    S is our default. The group mean is biased, in two rounds by (1-p)^k p / 2: use a baseline from
-    before the step. Responses are not reused. Any graded success above 0 counts.
+    Formula: k rollouts a round until the first success, S rounds at most, S k = 8.
+
+    Source: AR3PO (arXiv 2509.25808). Compared with a description only. S is our default. Responses
+    are not reused.
+
+    The group mean is biased, in two rounds by (1-p)^k p / 2: use a baseline from before the step.
+    Any graded success above 0 counts.
 
     >>> from budgetalloc import Budget
     >>> step = ar3po(seed=0).begin(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))

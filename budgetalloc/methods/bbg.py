@@ -19,13 +19,20 @@ def bbg(
     explore: Share = 0.05,
     seed: int = 0,
 ) -> Policy:
-    """BBG (arXiv 2606.15455, equations 8 and 9): a group each to random prompts with u = E[k
-    (1-p)^(k-1)] >= tau (n + 1), p after m of n successes ~ Beta(1 + m, 1 + n - m).
+    """Chooses random prompts among those where further success still raises pass@k, which are the
+    prompts with few successes. It is meant for trainings judged by pass@k instead of the mean
+    success.
 
-    From a re-implementation by others; the paper's method was not read. u is the gain of pass@k in
-    p. There the gate stops the update of a group, here it chooses prompts by their last visit;
-    others pass with the probability `explore`, our addition. Without the paper's loss for prompts
-    that never succeed, which have no gradient under a group's baseline.
+    Formula: a group each to random prompts with u = E[k (1-p)^(k-1)] >= tau (n + 1), p after m of n
+    successes ~ Beta(1 + m, 1 + n - m).
+
+    Source: BBG (arXiv 2606.15455, equations 8 and 9). Compared with a description only: a
+    re-implementation by others. The paper's method was not read. There the gate stops the update of
+    a group. Here it chooses prompts by their last visit, and others pass with the probability
+    `explore`, our addition. The paper's loss for prompts that never succeed, which have no gradient
+    under a group's baseline, is left out.
+
+    u is the gain of pass@k in p.
 
     Args:
         k: Of pass@k; larger is stricter. With the defaults at most 3 successes of 8 pass, with

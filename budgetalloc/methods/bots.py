@@ -35,15 +35,19 @@ def bots(
     target: Share = 0.5,
     seed: int = 0,
 ) -> Policy:
-    """BOTS (arXiv 2510.26374): a group each to the draws nearest to 1/2, alpha <- 0.8 alpha + 0.2 +
-    successes; unvisited, + 0.2 m p~.
+    """Chooses the prompts whose drawn success rate is nearest to a target. With anchors, the
+    progress of the model also updates the beliefs about prompts that are not visited.
 
-    p~ is the success that the model's capability implies; this needs anchors=, the rates of two
-    models. Without the code's option to halve the weight after bad predictions; evidence older than
-    64 steps is left out. Graded success enters through its mean.
+    Formula: a group each to the draws nearest to 1/2, alpha <- 0.8 alpha + 0.2 + successes;
+    unvisited, + 0.2 m p~.
 
-    p~ = clip(f0 + (f1 - f0) c, 0, 1), with c a running mean, with 0.9, of (mean pass rate - mean
-    f0) / (mean f1 - mean f0) over a step's prompts. m is `group`.
+    Source: BOTS (arXiv 2510.26374). Compared with the released code, without its option to halve
+    the weight after bad predictions. Evidence older than 64 steps is left out.
+
+    p~ is the success that the model's capability implies, which needs `anchors`, the rates of two
+    models. Graded success enters through its mean. p~ = clip(f0 + (f1 - f0) c, 0, 1), with c a
+    running mean, with 0.9, of (mean pass rate - mean f0) / (mean f1 - mean f0) over a step's
+    prompts. m is `group`.
 
     Args:
         rate, weight: lambda, the share of a belief that fades at a step; rho, of implied evidence.

@@ -48,12 +48,18 @@ def dump(
     group: Count = 8,
     seed: int = 0,
 ) -> Policy:
-    """DUMP (arXiv 2504.09710): category by softmax((mean |A| of its window + sqrt(2 ln(n + 1) /
-    (n_c + 1))) / temperature).
+    """Draws prompts from the categories whose latest rollouts had the largest advantages, with a
+    bonus for categories drawn rarely. It is meant for datasets with several domains or levels.
 
-    Needs domain_of=. Categories without signal are drawn less and less often, never with
-    probability 0. A prompt of the category is drawn without replacement within a step; the code
-    draws with replacement, a whole pass of its loader at once.
+    Formula: category by softmax((mean |A| of its window + sqrt(2 ln(n + 1) / (n_c + 1))) /
+    temperature).
+
+    Source: DUMP (arXiv 2504.09710). Compared with the released code, which draws with replacement,
+    a whole pass of its loader at once. Here a prompt of the category is drawn without replacement
+    within a step.
+
+    Needs `domain_of`. Categories without signal are drawn less and less often, never with
+    probability 0.
 
     Args:
         domain_of: The category of a prompt; the same on every process and after a resume.
@@ -92,11 +98,15 @@ def sec(
     group: Count = 8,
     seed: int = 0,
 ) -> Policy:
-    """SEC (arXiv 2505.14970): category by softmax(Q / temperature), Q <- rate mean |A| + (1 - rate)
-    Q.
+    """Draws prompts from the categories with the largest advantages, by a moving average. It is
+    meant for datasets with several domains or levels.
 
-    Needs domain_of=. The commands in a public copy of the code have temperature 1.0 on Countdown,
-    0.4 on mathematics and 0.2 on puzzles.
+    Formula: category by softmax(Q / temperature), Q <- rate mean |A| + (1 - rate) Q.
+
+    Source: SEC (arXiv 2505.14970). Compared with the paper's formulas. The commands in a public
+    copy of the code have temperature 1.0 on Countdown, 0.4 on mathematics and 0.2 on puzzles.
+
+    Needs `domain_of`.
 
     >>> policy = sec(domain_of=lambda prompt: prompt[0])
     >>> for _ in range(2):

@@ -23,16 +23,20 @@ def cero(
     horizon: Count = 500,
     seed: int = 0,
 ) -> Policy:
-    """CERO (arXiv 2606.05606): slope of 1 - exp(-4 lambda q z / R) above a learned price, z all
-    rollouts so far, q = E[p(1-p)].
+    """Gives rollouts to prompts that both succeed and fail, and fewer to those that already had
+    many in the run. It is meant for runs that visit a prompt several times.
 
-    Each step's budget is spent exactly. lambda, R, rho and the prior are our defaults. Far beyond R
-    rollouts for each prompt, most rollouts go to solved and hopeless prompts.
+    Formula: slope of 1 - exp(-4 lambda q z / R) above a learned price, z all rollouts so far, q =
+    E[p(1-p)].
 
-    Greedy on the value gives the prompts above the price up to `high` rollouts each; the others get
-    only the floor, unless all of them are full. After a step the price, in units of lambda / R,
-    rises by (wanted - spent) / max(wanted, spent) / sqrt(K), our scaling, where the visited prompts
-    want rollouts until their slopes fall to it.
+    Source: CERO (arXiv 2606.05606). Compared with the paper's formulas. lambda, R, rho and the
+    prior are our defaults. Each step's budget is spent exactly.
+
+    Far beyond R rollouts for each prompt, most rollouts go to solved and hopeless prompts. Greedy
+    on the value gives the prompts above the price up to `high` rollouts each; the others get only
+    the floor, unless all of them are full. After a step the price, in units of lambda / R, rises by
+    (wanted - spent) / max(wanted, spent) / sqrt(K), our scaling, where the visited prompts want
+    rollouts until their slopes fall to it.
 
     Args:
         rate, saturation: lambda and R: with lambda = 1, after R rollouts a prompt at p = 1/2 has

@@ -42,15 +42,19 @@ def coba_rl(
     tau: tuple[float, float] = (3.0, 12.0),
     seed: int = 0,
 ) -> Policy:
-    """CoBA-RL (arXiv 2602.03048): greedy on (1 - exp(-n p(1-p) / tau)) Beta(p; a, kappa - a), a = 1
-    + (kappa - 2) F, F the failure rate.
+    """Gives most rollouts to easy prompts while the model fails often, and to hard prompts once it
+    succeeds often. A weak model trains on prompts that it can solve, a strong one on prompts that
+    it cannot.
 
-    tau, the window and p are those of the released code, without its 20 to 40 % for hard prompts.
+    Formula: greedy on (1 - exp(-n p(1-p) / tau)) Beta(p; a, kappa - a), a = 1 + (kappa - 2) F, F
+    the failure rate.
 
-    A weak model trains on prompts that it can solve, a strong one on prompts that it cannot. Every
-    prompt gets `low` rollouts; greedy spends the rest. p is within [0.01, 0.99]; 1/2 for a prompt
-    never seen. tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p from 0.05 to
-    0.99 goes from 0 to 1/6. For graded success, the variance over the window's visits replaces
+    Source: CoBA-RL (arXiv 2602.03048). Compared with the released code, which gives tau, the window
+    and p. Its 20 to 40 % for hard prompts are left out.
+
+    Every prompt gets `low` rollouts; greedy spends the rest. p is within [0.01, 0.99]; 1/2 for a
+    prompt never seen. tau goes from `tau[0]` to `tau[1]` as the variance of the batch's p from 0.05
+    to 0.99 goes from 0 to 1/6. For graded success, the variance over the window's visits replaces
     p(1-p).
 
     Args:

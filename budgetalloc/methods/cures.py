@@ -23,13 +23,17 @@ def cures(
     first: Annotated[int, Between(0)] = 4,
     seed: int = 0,
 ) -> Policy:
-    """CurES (arXiv 2510.01037): drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to
-    sqrt(p(1-p)).
+    """Draws prompts with a higher probability the more their success varies, and gives these larger
+    groups too. It is meant for datasets in which many prompts are nearly always solved or failed.
+
+    Formula: drawn by exp(sqrt(p(1-p)) / tau), then n in proportion to sqrt(p(1-p)).
+
+    Source: CurES (arXiv 2510.01037). Compared with the released code. That code samples almost
+    uniformly, by a posterior that stays fixed, and gives nothing to a prompt without spread. Here
+    the prompt keeps `fewest`. The temperature is our default.
 
     As in the released code, the run begins with 4 rollouts of every prompt, which are not trained
-    on. That code then samples almost uniformly, by a posterior that stays fixed, and gives nothing
-    to a prompt without spread; here it keeps `fewest`. The temperature is our default. p is the
-    posterior mean under Beta(1, 1) without forgetting.
+    on. p is the posterior mean under Beta(1, 1) without forgetting.
 
     Args:
         group, fewest: Mean and fewest rollouts of a drawn prompt.

@@ -21,11 +21,15 @@ def dapo(
     idle: float = 0.999,
     seed: int = 0,
 ) -> Policy:
-    """DAPO (arXiv 2503.14476): whole batches of groups of new prompts until the mixed groups fill a
-    batch.
+    """Generates groups for new prompts until those with unequal rewards fill a batch. It is meant
+    to train only on groups with a gradient, at the price of more rollouts.
 
-    The limit of `generate` batches is our default. The budget is a limit; only the one batch that
-    is trained on is always spent.
+    Formula: whole batches of groups of new prompts until the mixed groups fill a batch.
+
+    Source: DAPO (arXiv 2503.14476). Compared with the released code. The limit of `generate`
+    batches is our default.
+
+    The budget is a limit. Only the one batch that is trained on is always spent.
 
     Args:
         order: "thompson" tries prompts in the order of a Thompson draw of p (1-p)^2 over the whole

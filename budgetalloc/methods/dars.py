@@ -45,12 +45,17 @@ def dars(
     share: Inside = 0.625,
     seed: int = 0,
 ) -> Policy:
-    """DARS (arXiv 2508.13755): after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a
-    (1-a)), HW: n = N / (2 a).
+    """Gives more rollouts to prompts that failed mostly in a pilot. It makes up for GRPO's
+    advantages, which add up to less in groups of hard prompts.
 
-    The extras are scaled to the budget; the released code adds them to it, and drops merged groups
-    of equal rewards. The group mean is biased, a baseline from before the step is not. For graded
-    success a is its mean.
+    Formula: after a pilot of N with share a < 1/2 of successes, ET: n = N / (4 a (1-a)), HW: n = N
+    / (2 a).
+
+    Source: DARS (arXiv 2508.13755). Compared with the released code, which adds the extras to the
+    budget and drops merged groups of equal rewards. Here the extras are scaled to the budget.
+
+    The group mean is biased, a baseline from before the step is not. For graded success a is its
+    mean.
 
     Args:
         group: N: 8 for Qwen, 16 for Llama.

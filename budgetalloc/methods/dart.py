@@ -19,12 +19,17 @@ def dart(
     discount: float = 0.9,
     seed: int = 0,
 ) -> Policy:
-    """DART (arXiv 2509.23866): n = 8 if p <= 0.6, else 4.
+    """Gives smaller groups to prompts that succeed often. It is meant to save rollouts on tasks
+    that the model already solves most of the time.
 
-    The formula for the reduction was not found: 4 is our default. The released code has no such
-    rule. p is the posterior mean. With `floor=0`, the rollouts saved go to further prompts.
+    Formula: n = 8 if p <= 0.6, else 4.
 
-    Graded success enters through its mean.
+    Source: DART (arXiv 2509.23866). Compared with a description only. The formula for the reduction
+    was not found, and 4 is our default. The released code has no such rule. p is the posterior
+    mean.
+
+    With `floor=0`, the rollouts saved go to further prompts. Graded success enters through its
+    mean.
 
     >>> from budgetalloc import Budget
     >>> policy = dart(seed=0)

@@ -24,12 +24,18 @@ def depo(
     replay: AboveZero = 0.1,
     seed: int = 0,
 ) -> Policy:
-    """DEPO (arXiv 2509.01321): the share alpha_0 - d e with the largest mean |A| of the last
-    visits, and the share rho least visited.
+    """Chooses the prompts whose last visits had the largest advantages, and some of the least
+    visited. It is meant to save the rollouts of prompts with little signal and still to return to
+    them.
 
-    Constants from the released code (txy77/DEPO@eb99f9a), but for rho, our default: there the least
-    visited only fill the GPUs. Without its entropy factor and filter, which need the trainer. e is
-    the candidates' mean number of visits, rounded down. Prompts never seen are chosen besides.
+    Formula: the share alpha_0 - d e with the largest mean |A| of the last visits, and the share rho
+    least visited.
+
+    Source: DEPO (arXiv 2509.01321). Compared with the released code (txy77/DEPO@eb99f9a), which
+    gives the constants. rho is our default: in the code the least visited only fill the GPUs. The
+    entropy factor and the filter, which need the trainer, are left out.
+
+    e is the candidates' mean number of visits, rounded down. Prompts never seen are chosen besides.
 
     Args:
         window: s, visits to average over.

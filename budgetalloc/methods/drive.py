@@ -16,12 +16,18 @@ _DRIVE = ((1.0, 32, 8), (72 / 175, 64, 64), (50 / 175, 32, 64), (25 / 175, 32, 6
 
 @method("which prompts", "paper's formulas", starves=True, of_rates=True)
 def drive(*, phases: Sequence[Phase] = _DRIVE, discount: float = 0.9, seed: int = 0) -> Policy:
-    """DRIVE (arXiv 2511.06307): phases (keep, steps, n): the share `keep` with the lowest E[p], n
-    rollouts each.
+    """Trains in phases on ever smaller shares of the hardest prompts, with many rollouts each. It
+    is meant for hard problems such as those of competitive programming, after a training on all
+    prompts.
 
-    72, 50 and 25 of 175 prompts, n = 64 (the paper also says 80). Other prompts are left out on
-    purpose. The paper evaluates the prompts once; here a solved prompt makes room for another. The
-    last phase continues to the end of the run. Graded success enters through its mean.
+    Formula: phases (keep, steps, n): the share `keep` with the lowest E[p], n rollouts each.
+
+    Source: DRIVE (arXiv 2511.06307). Compared with the paper's formulas. The paper has 72, 50 and
+    25 of 175 prompts and n = 64 (the paper also says 80). It evaluates the prompts once, whereas
+    here a solved prompt makes room for another.
+
+    Other prompts are left out on purpose. The last phase continues to the end of the run. Graded
+    success enters through its mean.
 
     Args:
         phases: At least one of (keep, steps, n): keep in (0, 1], steps and n at least 1.

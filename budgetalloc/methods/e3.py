@@ -59,16 +59,20 @@ def e3(
     epoch: Count = 160,
     seed: int = 0,
 ) -> Policy:
-    """E3 (arXiv 2505.18573, Algorithm 1): G_min + (B - P G_min) k / sum of k, at most G_max; k the
-    rank by cumulative mean reward.
+    """Gives more rollouts to the prompts with the lowest mean reward so far and fewer to the
+    others. Hard prompts are explored more for the same total.
 
-    The total is exact. A cold prompt gets the default share, where the code ranks it easiest in the
-    first epoch and hardest after it; equal means share a rank, where the code ranks them in turn.
-    The bounds widen by 2 an epoch, to 4 and 12; the algorithm and the code do not clip shares at
-    G_max. Graded success is ranked by its mean.
+    Formula: G_min + (B - P G_min) k / sum of k, at most G_max; k the rank by cumulative mean
+    reward.
 
-    All prompts seen are ranked at the end of an epoch. The bounds are scaled to the budget's mean
-    rollouts of a prompt. With `floor=0` a batch of budget / `group` prompts is drawn first.
+    Source: E3 (arXiv 2505.18573, Algorithm 1). Compared with the released code. The total is exact
+    here. A prompt never seen gets the default share, where the code ranks it easiest in the first
+    epoch and hardest after it. Equal means share a rank, where the code ranks them in turn. The
+    algorithm and the code do not clip shares at G_max.
+
+    The bounds widen by 2 an epoch, to 4 and 12. Graded success is ranked by its mean. All prompts
+    seen are ranked at the end of an epoch. The bounds are scaled to the budget's mean rollouts of a
+    prompt. With `floor=0` a batch of budget / `group` prompts is drawn first.
 
     Args:
         group: Mean rollouts of a prompt, G.

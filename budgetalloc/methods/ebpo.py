@@ -33,11 +33,15 @@ def variance(numbers: Mapping[str, float], kind: str) -> float:
 
 @method("which baseline", "paper's formulas")
 def ebpo(*, seed: int = 0) -> Policy:
-    """EBPO (arXiv 2602.05165, Algorithm 1): (1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n
-    + t2), then whitened.
+    """Compares rewards with a blend of the group's mean and the mean of the whole run, which weighs
+    more the noisier the group's mean is. Small groups and groups that only fail then get a signal.
 
-    Without the paper's order of the prompts by topic, which is half of its gain. s2 is the variance
-    of all successes of the run, this step included, t2 that of its group means.
+    Formula: (1 - S) group mean + S run mean, S = (s2 / n) / (s2 / n + t2), then whitened.
+
+    Source: EBPO (arXiv 2602.05165, Algorithm 1). Compared with the paper's formulas. The paper's
+    order of the prompts by topic, which is half of its gain, is left out.
+
+    s2 is the variance of all successes of the run, this step included, t2 that of its group means.
 
     >>> from budgetalloc import Budget
     >>> step = ebpo().begin(["a", "b"], Budget(rollouts=4))  # S = 1/8 / (1/8 + 1/8)

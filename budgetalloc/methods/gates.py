@@ -29,8 +29,11 @@ def gate(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """A group each to random prompts with lo < p < hi, p predicted or the posterior mean; others
-    pass with the probability `explore`.
+    """Gives groups to random prompts whose success rate, by your own predictor or by the beliefs,
+    is within bounds. Use it to skip prompts that are expected to be always solved or always failed.
+
+    Formula: a group each to random prompts with lo < p < hi, p predicted or the posterior mean;
+    others pass with the probability `explore`.
 
     Takes any predictor of success rates. For graded success the rate is the mean: a prompt that
     always earns 0.5 passes, although it has no gradient.
@@ -67,10 +70,16 @@ def gate(
 def masa(
     *, group: Count = 16, predict: Predict | None = None, explore: Share = 0.05, seed: int = 0
 ) -> Policy:
-    """MASA (arXiv 2510.03259): 0 < p < 1 for the p that the model predicts.
+    """Skips prompts of which the model itself predicts that it will always or never solve them. It
+    is meant to save the rollouts of groups that would have no gradient.
 
-    Without predictions, the posterior mean in (0.1, 0.9), our bounds. The released code has no
-    gate. `explore` and `group` are our defaults. See `gate`, also for graded success.
+    Formula: 0 < p < 1 for the p that the model predicts.
+
+    Source: MASA (arXiv 2510.03259). Compared with a description only. The released code has no
+    gate. `explore` and `group` are our defaults.
+
+    Without predictions, the posterior mean must be in (0.1, 0.9), which are our bounds. See `gate`,
+    also for graded success.
 
     >>> from budgetalloc import Budget
     >>> policy = masa(group=8, predict=lambda view: [x / 2 for x in view.ids_P], seed=0)

@@ -22,16 +22,21 @@ def greso(
     least: AboveZero = 0.01,
     seed: int = 0,
 ) -> Policy:
-    """GRESO (arXiv 2506.02177): skipped with probability 1 - p_e^z after z visits in a row without
-    variance.
+    """Skips prompts whose last visits gave equal rewards, with a probability that rises with the
+    number of such visits in a row. It is meant to save the rollouts of groups that would have no
+    gradient.
 
-    The gate alone: the released code also discards groups without variance and generates on; for
-    that use `dapo`. Constants from that code, where a visit is easy from a mean reward of 0.98 on
-    and hard up to 0.11, and p_e changes after the first epoch only. z counts visits of one kind.
+    Formula: skipped with probability 1 - p_e^z after z visits in a row without variance.
 
-    Prompts that passed at their last visit have one p_e, prompts that failed another. After each
-    step a p_e falls by `change` if its share of the step's groups (all passed, or all failed) is at
-    least its target (a third of `target`, or two thirds), else it rises, within [0.05, 0.95].
+    Source: GRESO (arXiv 2506.02177). Compared with the released code, which gives the constants.
+    Only the gate is here: the code also discards groups without variance and generates on, for
+    which there is `dapo`. In the code a visit is easy from a mean reward of 0.98 on and hard up to
+    0.11, and p_e changes after the first epoch only.
+
+    z counts visits of one kind. Prompts that passed at their last visit have one p_e, prompts that
+    failed another. After each step a p_e falls by `change` if its share of the step's groups (all
+    passed, or all failed) is at least its target (a third of `target`, or two thirds), else it
+    rises, within [0.05, 0.95].
 
     Args:
         explore, least: p_e at the start; smallest probability to keep a prompt.

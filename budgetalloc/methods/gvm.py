@@ -45,14 +45,19 @@ def gvm(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """GVM-RAFT (arXiv 2505.02391): n in proportion to G / sqrt(p + alpha / p^(beta - 1)), G the
-    gradient norm.
+    """Gives more rollouts to prompts with large gradients and few successes, except where successes
+    are very rare. It is meant for rejection sampling, which trains on successes only, and reduces
+    the variance of its gradient.
 
-    G = 1 unless norm_of= is given. The posterior mean replaces the pilot. floor=0 draws a batch
-    first. Graded success enters through its mean.
+    Formula: n in proportion to G / sqrt(p + alpha / p^(beta - 1)), G the gradient norm.
 
-    Rejection sampling trains on successes only: a prompt's gradient has a variance of about G^2 /
-    (p n). alpha and beta penalize prompts that rarely succeed.
+    Source: GVM-RAFT (arXiv 2505.02391). Compared with the released code. The posterior mean
+    replaces the pilot.
+
+    G = 1 unless `norm_of` is given. With `floor=0` a batch of prompts is drawn first. Graded
+    success enters through its mean. Rejection sampling trains on successes only: a prompt's
+    gradient has a variance of about G^2 / (p n). alpha and beta penalize prompts that rarely
+    succeed.
 
     Args:
         norm_of: The gradient norm of a prompt, the same on every process and after a resume.

@@ -15,10 +15,17 @@ from budgetalloc.values import hit
 
 @method("in rounds", "a description", of_rates=True)
 def hora(*, pilot: Count = 4, seed: int = 0) -> Policy:
-    """HORA (arXiv 2605.07114): a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f).
+    """Gives the rollouts after a pilot to the prompts where they add most to the chance of a
+    further success. It is meant for trainings judged by pass@k: the paper reports more of it, at
+    comparable pass@1.
 
-    The size of the pilot is our default. Rewards of earlier steps are not used. Graded success of
-    0.5 counts as half a success and half a failure.
+    Formula: a pilot, then greedy on 1 - E[(1-p)^m] under Beta(1 + s, 1 + f).
+
+    Source: HORA (arXiv 2605.07114). Compared with a description only. The size of the pilot is our
+    default.
+
+    Rewards of earlier steps are not used. Graded success of 0.5 counts as half a success and half a
+    failure.
 
     >>> from budgetalloc import Budget
     >>> step = hora(pilot=4).begin(["none", "half", "all"], Budget(rollouts=24))

@@ -51,21 +51,26 @@ def knapsack_rl(
     surplus: Literal["unsolved", "effective"] = "unsolved",
     seed: int = 0,
 ) -> Policy:
-    """Knapsack RL (arXiv 2509.25849): greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p the mean of the
-    last visit (of the last 16 rewards).
+    """Gives a batch's rollouts to the prompts that are likely to both succeed and fail in a group
+    and can still improve. It is meant for batches in which many groups of equal size would have
+    equal rewards, and no gradient.
 
-    From summaries and the released code; the full text was not read. The surplus goes to unsolved
-    prompts.
+    Formula: greedy on (1 - p^n - (1-p)^n) p (1-p)^2, p the mean of the last visit (of the last 16
+    rewards).
+
+    Source: Knapsack RL (arXiv 2509.25849). Compared with the released code and with summaries. The
+    full text was not read.
 
     Every prompt gets `low` rollouts; one with fewer than `fewest` rewards so far gets the mean
     budget of a prompt. The rest goes to the *effective* prompts, 0 < p < 1. A visit that lies
     partly in the window counts with its mean. For graded success the value is multiplied by the
     variance of these rewards as a share of p(1-p).
 
-    The surplus is what the budget has beyond the rollouts that make every effective prompt mixed
-    with `confidence`. What remains goes to effective, unsolved, unknown and solved prompts in this
-    order, and then to all alike. The code stops with an error if all prompts are effective and
-    easy, treats prompts never seen as unsolved, and counts `low` twice in the need.
+    The surplus goes to unsolved prompts. It is what the budget has beyond the rollouts that make
+    every effective prompt mixed with `confidence`. What remains goes to effective, unsolved,
+    unknown and solved prompts in this order, and then to all alike. The code stops with an error if
+    all prompts are effective and easy, treats prompts never seen as unsolved, and counts `low`
+    twice in the need.
 
     Args:
         low, high: N_low and N_up; the budget's bounds come first.

@@ -8,11 +8,15 @@ from budgetalloc.policies import Policy, View
 
 @method("which prompts", "released code", starves=True)
 def mopps(*, group: Count = 8, target: Share = 0.5, discount: float = 0.5, seed: int = 0) -> Policy:
-    """MoPPS (arXiv 2507.04632): a group each to the smallest (p - target)^2, p a Thompson draw.
+    """Chooses the prompts whose drawn success rate is nearest to a target. Beliefs from earlier
+    visits say how hard a prompt is, so no rollouts are spent on measuring it.
 
-    lambda (`discount`) is 0.5 or 1.0 in the released scripts. Beliefs do not fade between visits,
-    so that solved prompts return very rarely. The released code draws for a few times as many
-    prompts as fit.
+    Formula: a group each to the smallest (p - target)^2, p a Thompson draw.
+
+    Source: MoPPS (arXiv 2507.04632). Compared with the released code, which draws for a few times
+    as many prompts as fit. lambda (`discount`) is 0.5 or 1.0 in its scripts.
+
+    Beliefs do not fade between visits, so solved prompts return very rarely.
 
     >>> from budgetalloc import Budget
     >>> policy = mopps(seed=0)

@@ -44,15 +44,19 @@ def pac(
     group: Count = 8,
     seed: int = 0,
 ) -> Policy:
-    """PAC (arXiv 2608.30528, Algorithm 1): each prompt's category by the largest draw of N(mu, s2),
-    of (1 + share of slopes) mean |A|.
+    """Draws prompts from the categories whose advantages are large and growing, by Thompson
+    sampling. It is meant for datasets with several domains or levels.
 
-    Needs domain_of= (as in `dump`). Slopes need 3 steps, our reading. The first 50 steps draw
-    categories uniformly.
+    Formula: each prompt's category by the largest draw of N(mu, s2), of (1 + share of slopes) mean
+    |A|.
 
-    Means and slopes are those of a category's last `window` steps. Its belief, from N(0, 1), takes
-    the utility in with precision c N / B, for c of the step's B rollouts in one of N categories
-    (eq. 10); s2 then grows by `inflation` (eq. 11).
+    Source: PAC (arXiv 2608.30528, Algorithm 1). Compared with the paper's formulas. Slopes need 3
+    steps, which is our reading.
+
+    Needs `domain_of` (as in `dump`). The first 50 steps draw categories uniformly. Means and slopes
+    are those of a category's last `window` steps. Its belief, from N(0, 1), takes the utility in
+    with precision c N / B, for c of the step's B rollouts in one of N categories (eq. 10); s2 then
+    grows by `inflation` (eq. 11).
 
     >>> policy = pac(domain_of=lambda prompt: prompt[0], cold=0)
     >>> policy.observe(["a1"] * 8 + ["b1"] * 8, [1] * 8 + [0, 1] * 4)

@@ -19,12 +19,14 @@ def pilot_commit(
     share: Inside = 0.5,
     seed: int = 0,
 ) -> Policy:
-    """Pilot-Commit (arXiv 2605.26606): a pilot of 4, then up to 16 for the largest r (1-r) of the
-    pilots' means r.
+    """Tries prompts with a few rollouts and completes the groups whose results were most mixed. It
+    is meant for pools in which many prompts are always solved or always failed.
 
-    The paper's rule; the released script for the 4B model commits at random to pilot means in
-    [0.125, 0.75], from a buffer. The paper's pilots are 16 of 64 and 32 of 128; our default group
-    is smaller.
+    Formula: a pilot of 4, then up to 16 for the largest r (1-r) of the pilots' means r.
+
+    Source: Pilot-Commit (arXiv 2605.26606). Compared with the released code. This is the paper's
+    rule; the released script for the 4B model commits at random to pilot means in [0.125, 0.75],
+    from a buffer. The paper's pilots are 16 of 64 and 32 of 128. Our default group is smaller.
 
     Args:
         pilot, group: Rollouts of a pilot, and of a prompt that is committed to, pilot included.

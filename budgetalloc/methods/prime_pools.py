@@ -19,11 +19,17 @@ Pools = tuple[tuple[float, float], ...]
 def prime_pools(
     *, group: Count = 8, pools: Pools = ((0.25, 0.2), (0.75, 1.0), (1.0, 0.2)), seed: int = 0
 ) -> Policy:
-    """prime-rl (PrimeIntellect-ai/prime-rl@114f3ca): drawn by 0.2, 1 or 0.2 where the last mean is
-    at most 1/4, 3/4 or 1, by 1 if never seen.
+    """Draws prompts of middling difficulty more often than easy and hard ones, by the mean reward
+    of their last visit. It is meant for datasets in which many prompts are too easy or too hard.
 
-    Without replacement within a step; its `DifficultyPoolSampler` draws one task at a time, with
-    replacement. Graded success enters through its mean.
+    Formula: drawn by 0.2, 1 or 0.2 where the last mean is at most 1/4, 3/4 or 1, by 1 if never
+    seen.
+
+    Source: prime-rl (PrimeIntellect-ai/prime-rl@114f3ca). Compared with the released code, whose
+    `DifficultyPoolSampler` draws one task at a time, with replacement. Here prompts are drawn
+    without replacement within a step.
+
+    Graded success enters through its mean.
 
     Args:
         pools: (largest mean, weight) by ascending mean, the last mean 1; weights positive.

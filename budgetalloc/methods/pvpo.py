@@ -25,11 +25,15 @@ def pvpo(
     explore: Share = 0.05,
     seed: int = 0,
 ) -> Policy:
-    """PVPO (arXiv 2508.21104): dropped at a reference mean of 1, kept between, at 0 kept only with
-    a demonstration.
+    """Drops prompts that a reference model always solves, and those that it never solves unless the
+    trainer adds a demonstration. It is meant to skip prompts whose groups would have no gradient.
 
-    Posterior baseline, where the paper's is the reference mean. The chance to explore is our
-    default; with 0, dropped prompts stay out. Prompts without a reference mean are judged by
+    Formula: kept if 0 < m < 1 for the reference mean m, or if m = 0 with a demonstration.
+
+    Source: PVPO (arXiv 2508.21104). Compared with a description only. The baseline is the
+    posterior's, where the paper's is the reference mean. The chance to explore is our default.
+
+    With `explore=0`, dropped prompts stay out. Prompts without a reference mean are judged by
     `enough` consecutive rewards of 1 or of 0, our rule; graded success counts as mixed.
 
     Args:

@@ -22,14 +22,18 @@ def reinforce_ada(
     quota: Literal["balanced", "positive"] = "balanced",
     seed: int = 0,
 ) -> Policy:
-    """Reinforce-Ada (arXiv 2510.04996): rounds of 8 until 2 successes and 2 failures, 4 at most; 4
-    rows are trained on.
+    """Continues each prompt in rounds until it has enough successes and failures, then trains on a
+    fixed number of its rows. It is meant to leave fewer groups with equal rewards and no gradient.
 
-    The defaults are the release's, for which the trainer's group size is 4. There a graded success
-    counts if it is above 0.7, here by its share, unless the trainer's `success=` has that
-    threshold. No estimation variant. Advantages are over all generated rollouts.
+    Formula: rounds of 8 until 2 successes and 2 failures, 4 at most; 4 rows are trained on.
 
-    The budget is a limit, of which only what is trained on is always spent.
+    Source: Reinforce-Ada (arXiv 2510.04996). Compared with the released code, which gives the
+    defaults, for a trainer's group size of 4. There a graded success counts if it is above 0.7,
+    here by its share, unless the trainer's `success=` has that threshold. The estimation variant is
+    left out.
+
+    Advantages are over all generated rollouts. The budget is a limit, of which only what is trained
+    on is always spent.
 
     Args:
         group: Rows of a prompt that are trained on.

@@ -8,11 +8,15 @@ from budgetalloc.policies import Policy
 
 @method("which baseline", "released code")
 def reinforce_pp(*, group: Count = 1, seed: int = 0) -> Policy:
-    """REINFORCE++ (arXiv 2501.03262): r whitened over the tokens of the batch, one rollout a
-    prompt, in epochs.
+    """Compares each reward with the mean of the whole batch. It needs no groups, so a step can
+    cover as many prompts as it has rollouts.
 
-    As in verl with discount 1, without the penalty on the divergence, which the trainer has. The
-    variant "-baseline" is `baseline="group", scale="whiten_tokens"` with larger groups.
+    Formula: r whitened over the tokens of the batch, one rollout a prompt, in epochs.
+
+    Source: REINFORCE++ (arXiv 2501.03262). Compared with the released code in verl, with discount 1
+    and without the penalty on the divergence, which the trainer has.
+
+    The variant "-baseline" is `baseline="group", scale="whiten_tokens"` with larger groups.
 
     >>> reinforce_pp().needs.scale
     'whiten_tokens'

@@ -28,11 +28,17 @@ def sgpo_group(rate_P: FloatArray) -> IntArray:
 def sgpo(
     *, offline: Offline = 8, phases: Sequence[int] = (50, 100), unsolved: Share = 0.1, seed: int = 0
 ) -> Policy:
-    """sGPO (arXiv 2606.08854): p of eight rollouts before training: none above 3/4, else groups of
-    2, then 4, then 8 >= 1 / p.
+    """Measures every prompt before training, leaves out the easy ones, and goes from frequent to
+    rare successes with groups that grow. Large groups then go only to prompts whose successes are
+    rare.
 
-    The eight are measured by the run's first steps and charged to it. From an unofficial
-    implementation; the paper was not read. The phases' lengths are our default. Solved prompts are
+    Formula: p of eight rollouts before training: none above 3/4, else groups of 2, then 4, then 8
+    >= 1 / p.
+
+    Source: sGPO (arXiv 2606.08854). Compared with a description only: an unofficial implementation.
+    The paper was not read. The phases' lengths are our default.
+
+    The eight rollouts are measured by the run's first steps and charged to it. Solved prompts are
     left out. If a phase has too few prompts, others fill the step. Graded success enters through
     its mean.
 

@@ -10,10 +10,16 @@ from budgetalloc.policies.rounds import until_finished
 
 @method("in rounds", "released code")
 def speed(*, init: Annotated[int, Between(2)] = 4, cont: Count = 20, seed: int = 0) -> Policy:
-    """SPEED (arXiv 2506.09016): 4 rollouts screen a prompt, 20 more if 0 < mean < 1.
+    """Screens prompts with a few rollouts and completes the groups only of those with both
+    successes and failures. It is meant to save the rollouts of groups that would have no gradient.
+
+    Formula: 4 rollouts screen a prompt, 20 more if 0 < mean < 1.
+
+    Source: SPEED (arXiv 2506.09016). Compared with the released code. The paper trains on continued
+    prompts only; here the others stay in the batch.
 
     Screening biases the group mean towards 1/2. A step may take a dozen rounds, the last ones
-    small. The paper trains on continued prompts only; here the others stay in the batch.
+    small.
 
     >>> from budgetalloc import Budget
     >>> policy = speed(init=2, cont=4, seed=0)

@@ -22,16 +22,21 @@ Rho = Annotated[float, Between(0, 1, without=(1,))]
 def spo(
     *, rho: Rho = 0.875, eps: AboveZero = 0.05, offline: Offline = None, seed: int = 0
 ) -> Policy:
-    """SPO (arXiv 2509.13232): one each, drawn by sqrt(v(1-v)) + 0.05, v = alpha / (alpha + beta),
-    alpha <- rho alpha + r.
+    """Gives single rollouts to prompts whose success varies, and compares each reward with the
+    prompt's own success so far. There are no groups, so none is lost to equal rewards or waits for
+    its longest rollout.
 
-    Baseline v, advantages whitened. rho is the constant 0.875 of the released code's option,
-    without its dependence on drift. offline= takes the eight offline rollouts, given or charged to
-    the run. Like the code, and unlike the paper's text, this draws by v, not by a Thompson draw.
+    Formula: one each, drawn by sqrt(v(1-v)) + 0.05, v = alpha / (alpha + beta), alpha <- rho alpha
+    + r.
 
-    It starts at Beta(1/2, 1/2), or with mass N0 = 1 / (1 - rho) at the Jeffreys-smoothed mean of s
-    successes in n offline rollouts: alpha = N0 (s + 1/2) / (n + 1). Graded success enters through v
-    and through its variance as a share of v(1-v).
+    Source: SPO (arXiv 2509.13232). Compared with the released code. rho is the constant 0.875 of
+    the code's option, without its dependence on drift. Like the code, and unlike the paper's text,
+    this draws by v, not by a Thompson draw.
+
+    The baseline is v, and advantages are whitened. `offline` takes the eight offline rollouts,
+    given or charged to the run. The belief starts at Beta(1/2, 1/2), or with mass N0 = 1 / (1 -
+    rho) at the Jeffreys-smoothed mean of s successes in n offline rollouts: alpha = N0 (s + 1/2) /
+    (n + 1). Graded success enters through v and through its variance as a share of v(1-v).
 
     Args:
         rho: Share of alpha and beta kept at a visit.
@@ -53,11 +58,15 @@ def spo(
 def spo_pp(
     *, rho: Rho = 0.875, eps: AboveZero = 0.05, offline: Offline = None, seed: int = 0
 ) -> Policy:
-    """SPO++ (arXiv 2608.24870): spo with alpha and beta fading by rho at every step, advantages
-    whitened over tokens.
+    """Gives single rollouts as `spo` does, and forgets old results at every step, also of prompts
+    that were not visited. The baseline then relies less on what an earlier model earned.
 
-    Without its clipping, which is part of the trainer's loss. offline=, and graded success, as in
-    spo.
+    Formula: spo with alpha and beta fading by rho at every step, advantages whitened over tokens.
+
+    Source: SPO++ (arXiv 2608.24870). Compared with the paper's formulas. The clipping, which is
+    part of the trainer's loss, is left out.
+
+    `offline` and graded success are as in `spo`.
 
     >>> from budgetalloc import Budget
     >>> policy = spo_pp(rho=0.5)

@@ -85,13 +85,13 @@ AboveZero = Annotated[float, Between(0, 1, without=(0,))]
 Inside = Annotated[float, Between(0, 1, without=(0, 1))]
 Positive = Annotated[float, Between(0, 1e12, without=(0,))]
 
-_SOURCE = re.compile(r"[^(]+ \(([^)]+)\): (.*)\.")
+_SOURCE = re.compile(r"[^(]+ \(([^)]+)\)\. ?(.*)")
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table. The rule, its source and the note are the first two paragraphs of the
-    function's docstring.
+    """One row of the table. It reads the first three paragraphs of the function's docstring: what
+    the method does, "Formula: " and "Source: ". Rules of our own need only the first.
 
     Args:
         name: Name of the function.
@@ -105,6 +105,8 @@ class Method:
     >>> row = method_of("vade")
     >>> row.formula, row.source
     ('a group each to the largest p (1-p)^2, p a Thompson draw', 'arXiv 2511.18902')
+    >>> row.summary.partition(",")[0]
+    'Chooses the prompts with the largest expected gain'
     >>> row.needs()
     {'candidates': 'all', 'baseline': 'group'}
     """
@@ -115,22 +117,23 @@ class Method:
     checked: Checked = "ours"
     starves: bool = False
     of_rates: bool = False
+    summary: str = field(init=False)
+    """What the method does and when it helps, in plain words."""
     formula: str = field(init=False)
-    """The rule in one line."""
+    """The rule in one line, or ""."""
     source: str = field(init=False)
     """The paper that the rule is from, or "ours"."""
     note: str = field(init=False)
-    """A remark for users, or ""."""
+    """What the implementation was compared with and how it differs, or ""."""
 
     def __post_init__(self) -> None:
         text = inspect.getdoc(getattr(self.build, "func", self.build)) or ""
-        rule, note = (" ".join(part.split()) for part in f"{text}\n\n".split("\n\n")[:2])
-        named = _SOURCE.fullmatch(rule)
-        source, formula = named.groups() if named else ("ours", rule.removesuffix("."))
-        if source == "ours":
-            note = note.partition(". ")[0].rstrip(".") + "."
-        note = "" if note.startswith(("Args:", ">>>")) else note
-        vars(self).update(formula=formula, source=source, note=note)
+        summary, *parts = (" ".join(part.split()) for part in text.split("\n\n"))
+        labelled = dict(part.partition(": ")[::2] for part in parts[:2])
+        named = _SOURCE.fullmatch(labelled.get("Source", ""))
+        source, note = named.groups() if named else ("ours", "")
+        formula = labelled.get("Formula", "").removesuffix(".")
+        vars(self).update(summary=summary, formula=formula, source=source, note=note)
 
     def needs(self) -> dict[str, Any]:
         """The method's needs beyond plain GRPO: the entries of `Needs` that differ, and

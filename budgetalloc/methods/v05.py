@@ -59,12 +59,17 @@ def v05(
     cost: Share = 0.0039,
     seed: int = 0,
 ) -> Policy:
-    """V0.5 (arXiv 2603.10848): 4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2
-    mean - 2 V)^2 - 1 / n); at most 16.
+    """Starts prompts with small groups and adds single rollouts only where they make the baseline
+    more exact. It is meant for groups so small that their mean alone is a noisy baseline.
 
-    Baseline w mean + (1 - w) V, w = d / (d + 1 / n). V is the posterior before the step, in the
-    paper a pretrained value model. more=4 takes fewer rounds. From a reader's notes of the paper;
-    the scale of the advantages was not found. Graded success enters through its mean.
+    Formula: 4, then 1 more while d / (d n + 1) falls by 0.0039, d = max(0, (2 mean - 2 V)^2 - 1 /
+    n); at most 16. Baseline w mean + (1 - w) V, w = d / (d + 1 / n).
+
+    Source: V0.5 (arXiv 2603.10848). Compared with a description only: a reader's notes of the
+    paper. V is the posterior before the step, in the paper a pretrained value model. The scale of
+    the advantages was not found.
+
+    `more=4` takes fewer rounds. Graded success enters through its mean.
 
     Args:
         first, more, most: Rollouts to start a prompt with, to continue it with, and in all.

@@ -8,10 +8,14 @@ from budgetalloc.policies import Policy, View
 
 @method("which prompts", "a description")
 def vade(*, group: Count = 8, discount: float = 0.2, idle: float = 0.999, seed: int = 0) -> Policy:
-    """VADE (arXiv 2511.18902): a group each to the largest p (1-p)^2, p a Thompson draw.
+    """Chooses the prompts with the largest expected gain, which is highest for those solved one
+    time in three. Draws from the beliefs also try prompts with little history, and no rollouts are
+    spent on testing prompts.
 
-    Read off the paper's figure, which suggests 0.2, 0.999 and groups of 8; the full text was not
-    read.
+    Formula: a group each to the largest p (1-p)^2, p a Thompson draw.
+
+    Source: VADE (arXiv 2511.18902). Compared with a description only: the paper's figure, which
+    suggests 0.2, 0.999 and groups of 8. The full text was not read.
 
     >>> from budgetalloc import Budget
     >>> vade(seed=0).allocate(["a", "b", "c", "d"], Budget(rollouts=16, floor=0))

@@ -15,12 +15,17 @@ from budgetalloc.policies.spending import Spending
 def vigor(
     *, first: Annotated[int, Between(2)] = 4, rounds: Count = 2, share: Inside = 0.5, seed: int = 0
 ) -> Policy:
-    """VIGOR (arXiv 2607.22002): 4 of each prompt, then in rounds the share alpha of the open
-    groups with the largest variance grows by the factor 1 / alpha.
+    """Starts every prompt with a few rollouts, then lets the groups with the largest variance grow
+    in rounds. Prompts that are always solved or always failed keep small groups.
 
-    From summaries of the paper, whose text was not read. All groups are trained on, and the
-    constants are our defaults: groups of 8 on average end with 4, 8 or 16. The mean of a group that
-    grows by its outcomes is biased.
+    Formula: 4 of each prompt, then in rounds the share alpha of the open groups with the largest
+    variance grows by the factor 1 / alpha.
+
+    Source: VIGOR (arXiv 2607.22002). Compared with a description only: summaries of the paper,
+    whose text was not read. The constants are our defaults: groups of 8 on average end with 4, 8 or
+    16.
+
+    All groups are trained on. The mean of a group that grows by its outcomes is biased.
 
     Args:
         first: Rollouts of a prompt before the first round; fewer if the budget does not suffice.

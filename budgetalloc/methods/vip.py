@@ -56,13 +56,17 @@ def vip(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """VIP (arXiv 2602.01601, Propositions 4.2 and 4.3): minimise the sum of p(1-p) / (n - 1), or of
-    p(1-p) (n - 1) / n^2.
+    """Gives more rollouts to prompts whose success varies more. It is meant to give the batch's
+    gradient the least variance for the same total.
 
-    The belief replaces the paper's Gaussian process over prompt embeddings. The released code
-    (HieuNT91/VIP@0c17c79) adds a bonus of n log(1/p) / 1400 for hard prompts, which the paper does
-    not have; here it is left out. Counts are at least 4 there. floor=0 draws a batch first, as in
-    `gvm`.
+    Formula: minimise the sum of p(1-p) / (n - 1), or of p(1-p) (n - 1) / n^2.
+
+    Source: VIP (arXiv 2602.01601, Propositions 4.2 and 4.3). Compared with the released code
+    (HieuNT91/VIP@0c17c79). It adds a bonus of n log(1/p) / 1400 for hard prompts, which the paper
+    does not have and which is left out here. Its counts are at least 4. The belief replaces the
+    paper's Gaussian process over prompt embeddings.
+
+    With `floor=0` a batch of prompts is drawn first, as in `gvm`.
 
     Args:
         form: 1 / (n-1) ("rloo", Proposition 4.3) or (n-1) / n^2 ("dr_grpo", Proposition 4.2, exact

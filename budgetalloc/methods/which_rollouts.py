@@ -69,11 +69,13 @@ class _Resampled:
 
 @method("which rollouts", "released code")
 def pods(*, generate: Generate = 4, seed: int = 0) -> Policy:
-    """PODS (arXiv 2504.13818): of each group the m rewards of largest variance: the j lowest and
-    the m - j highest.
+    """Keeps of each group the rewards that differ most, the lowest and the highest, and trains on
+    these. It saves the time of updates, not of generation.
 
-    Advantages are over all generated rollouts; in the released code, over the rows kept. generate
-    is our default.
+    Formula: of each group the m rewards of largest variance: the j lowest and the m - j highest.
+
+    Source: PODS (arXiv 2504.13818). Compared with the released code, where advantages are over the
+    rows kept. Here they are over all generated rollouts. `generate` is our default.
 
     >>> rewards_R = np.array([0.0, 0, 0, 1, 1, 1, 0, 0])
     >>> pods(generate=2).keep(["a"] * 4 + ["b"] * 4, rewards_R, 4)
@@ -86,11 +88,13 @@ def pods(*, generate: Generate = 4, seed: int = 0) -> Policy:
 
 @method("which rollouts", "a description")
 def d3s(*, generate: Generate = 4, seed: int = 0) -> Policy:
-    """D3S (arXiv 2509.22115): of the whole batch the rows of largest variance of (r - mean) / std
-    of their group.
+    """Keeps the rollouts of the whole batch whose advantages differ most, and trains on these. It
+    saves the time of updates, not of generation.
 
-    Without the token level and without the relaxation of the share during training. generate is our
-    default.
+    Formula: of the whole batch the rows of largest variance of (r - mean) / std of their group.
+
+    Source: D3S (arXiv 2509.22115). Compared with a description only. The token level and the
+    relaxation of the share during training are left out. `generate` is our default.
 
     >>> rewards_R = np.array([0.0, 0, 0, 1, 1, 1, 1, 1])
     >>> d3s(generate=2).keep(["a"] * 4 + ["b"] * 4, rewards_R, 4)
@@ -106,10 +110,16 @@ def d3s(*, generate: Generate = 4, seed: int = 0) -> Policy:
 
 @method("which rollouts", "released code")
 def cppo(*, generate: Generate = 4, seed: int = 0) -> Policy:
-    """CPPO (arXiv 2503.22342): of each group the rows of largest |(r - mean) / std|.
+    """Keeps of each group the rollouts with the largest advantages, positive or negative, and
+    trains on these. It saves the time of updates, not of generation.
 
-    A pruning rate P is `generate = 1 / (1 - P)`. The released verl recipe prunes the whole batch at
-    once. The paper also fills the freed memory of a device with further prompts.
+    Formula: of each group the rows of largest |(r - mean) / std|.
+
+    Source: CPPO (arXiv 2503.22342). Compared with the released code. The released verl recipe
+    prunes the whole batch at once. The paper also fills the freed memory of a device with further
+    prompts.
+
+    A pruning rate P is `generate = 1 / (1 - P)`.
 
     >>> rewards_R = np.array([0.0, 0, 0, 1, 1, 1, 0, 1])
     >>> cppo(generate=4).keep(["a"] * 4 + ["b"] * 4, rewards_R, 2)
@@ -125,9 +135,13 @@ def cppo(*, generate: Generate = 4, seed: int = 0) -> Policy:
 
 @method("which rollouts", "paper's formulas")
 def keep_mixed(*, generate: Generate = 2, seed: int = 0) -> Policy:
-    """DAPO's filter (arXiv 2503.14476): groups of unequal rewards first.
+    """Generates more rollouts than it trains on and keeps the groups with unequal rewards first. It
+    does in one round, without resampling, what `dapo` does in several.
 
-    The filter of dapo in one round, without resampling. generate is our default.
+    Formula: groups of unequal rewards first.
+
+    Source: DAPO's filter (arXiv 2503.14476). Compared with the paper's formulas. `generate` is our
+    default.
 
     >>> keep_mixed(generate=2).keep(["a"] * 2 + ["b"] * 2, np.array([1.0, 1, 0, 1]), 2)
     array([2, 3])
@@ -137,11 +151,15 @@ def keep_mixed(*, generate: Generate = 2, seed: int = 0) -> Policy:
 
 @method("which rollouts", "released code")
 def top_p(*, generate: Generate = 2, share: AboveZero = 0.9, seed: int = 0) -> Policy:
-    """RAGEN-2 (arXiv 2604.06268): the fewest groups whose reward variances add up to a share p of
-    all.
+    """Trains on the groups whose rewards vary most, as few as hold a given share of all variance.
+    It is meant to keep groups with little signal out of the update.
 
-    Groups of least variance fill the batch. The released code adds up standard deviations instead,
-    and stops 0.01 before the share. p and generate are our defaults.
+    Formula: the fewest groups whose reward variances add up to a share p of all.
+
+    Source: RAGEN-2 (arXiv 2604.06268). Compared with the released code, which adds up standard
+    deviations instead and stops 0.01 before the share. p and `generate` are our defaults.
+
+    Groups of least variance fill the batch.
 
     >>> rewards_R = np.array([0.0, 0, 0, 1, 1, 1, 0, 0])
     >>> top_p(generate=2, share=0.5).keep(["a"] * 4 + ["b"] * 4, rewards_R, 4)
@@ -157,11 +175,17 @@ def top_p(*, generate: Generate = 2, share: AboveZero = 0.9, seed: int = 0) -> P
 def shuffle_r1(
     *, generate: Generate = 2, draws: Annotated[int, Between(1, 1024)] = 8, seed: int = 0
 ) -> Policy:
-    """Shuffle-R1 (arXiv 2508.05612): pairs (k-th largest, k-th smallest advantage), then 8 draws
-    without replacement by |A1| + |A2|.
+    """Pairs the highest with the lowest advantages of a group, and trains more often on pairs with
+    large advantages. It is meant for groups in which most advantages are near 0.
 
-    A rollout may be trained on several times. Too few positive weights are no error. The draws
-    depend on the seed and on the step's ids and rewards.
+    Formula: pairs (k-th largest, k-th smallest advantage), then 8 draws without replacement by |A1|
+    + |A2|.
+
+    Source: Shuffle-R1 (arXiv 2508.05612). Compared with the released code. Too few positive weights
+    are no error here.
+
+    A rollout may be trained on several times. The draws depend on the seed and on the step's ids
+    and rewards.
 
     >>> rewards_R = np.array([0.0, 0, 0, 1, 1, 1, 1, 1])  # b has no signal: a's pair comes twice
     >>> shuffle_r1(generate=2, draws=2).keep(["a"] * 4 + ["b"] * 4, rewards_R, 4)
@@ -175,11 +199,14 @@ def shuffle_r1(
 def roc(
     *, generate: Generate = 2, penalty: Annotated[int, Between(0)] | None = None, seed: int = 0
 ) -> Policy:
-    """GRPO-RoC (arXiv 2508.20722): round(m |positive| / n) successes of lowest penalty and the
-    first failures, at least 2 of each kind.
+    """Keeps the successes with the lowest penalty, such as for failed calls of tools, and the first
+    failures. It is meant for agents, whose right answers may follow from faulty steps.
 
-    The code rejects groups of equal rewards before; here they have advantage 0. The paper keeps 16
-    of 32.
+    Formula: round(m |positive| / n) successes of lowest penalty and the first failures, at least 2
+    of each kind.
+
+    Source: GRPO-RoC (arXiv 2508.20722). Compared with the released code, which rejects groups of
+    equal rewards beforehand. Here they have advantage 0. The paper keeps 16 of 32.
 
     Args:
         penalty: Which reward function returns the penalty, counted from 0; give it weight 0 to keep

@@ -52,12 +52,16 @@ def xrpo(
     share: Inside = 0.5,
     seed: int = 0,
 ) -> Policy:
-    """XRPO's planner (arXiv 2510.06672): after a base of 4, to the largest h(n) - h(n+1) + lambda
-    sqrt(log(1+T) / n), h = t s / sqrt(n).
+    """Gives further rollouts in rounds to the prompts whose mean reward they would make most
+    certain, with a bonus for prompts with few rollouts. Prompts whose result is already clear keep
+    small groups.
 
-    From transcriptions, which disagree on the bonus and T; the code, UIUC-MLSys/XRPO, was not
-    compared. lambda, base and rounds are our defaults. In-context seeding is available as
-    `on_all_fail`.
+    Formula: after a base of 4, to the largest h(n) - h(n+1) + lambda sqrt(log(1+T) / n), h = t s /
+    sqrt(n).
+
+    Source: XRPO's planner (arXiv 2510.06672). Compared with a description only: transcriptions,
+    which disagree on the bonus and T. The code, UIUC-MLSys/XRPO, was not compared. lambda, base and
+    rounds are our defaults. In-context seeding is available as `on_all_fail`.
 
     h is the half-width of Student's interval of a prompt's mean reward. Each rollout of a round
     goes to the highest priority, which then falls with n while s stays fixed.

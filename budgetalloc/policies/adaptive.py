@@ -45,8 +45,10 @@ def sampled(
     explore: float = 0.0,
     seed: int = 0,
 ) -> Policy:
-    """Draws counts by systematic sampling, in proportion to sqrt(p^i (1-p)^j) at each prompt's
-    drawn rate p.
+    """Draws more rollouts for prompts that fail often but sometimes succeed, by systematic
+    sampling.
+
+    Formula: counts in proportion to sqrt(p^i (1-p)^j), at each prompt's drawn rate p.
 
     With power=(1, 1) the weight is the standard deviation of a 0/1 reward. With (1, 2), the
     default, its square is also multiplied by 1 - p, as in Knapsack RL (arXiv 2509.25849) and VADE

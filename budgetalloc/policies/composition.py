@@ -43,11 +43,10 @@ def uniform(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """The same count for every prompt, as in plain GRPO; the remainder goes to prompts redrawn at
-    each step.
+    """Gives every prompt the same count, as plain GRPO does. Attached to a trainer, this policy
+    does not change the training.
 
-    Attached to a trainer, this policy does not change the training. The estimator only provides
-    metrics.
+    The remainder goes to prompts redrawn at each step. The estimator only provides metrics.
 
     Args:
         prior, discount, idle: As in `BetaEstimator`.
@@ -80,10 +79,11 @@ def knapsack(
     idle: float = 1.0,
     seed: int = 0,
 ) -> Policy:
-    """Spends the budget where the value expected under the belief is largest.
+    """Spends the budget where the value expected under the belief is largest. Use it to move
+    rollouts between the prompts of a batch.
 
-    Use `knapsack` to move rollouts between the prompts of a batch, and `thompson` over a pool: the
-    rule does not explore, and over a large pool keeps choosing prompts that it has seen.
+    Over a pool use `thompson`: this rule does not explore, and over a large pool keeps choosing
+    prompts that it has seen.
 
     Args:
         value: The value of n rollouts of a prompt, such as `mixed_group`.
@@ -136,11 +136,10 @@ def thompson(
     seed: int = 0,
 ) -> Policy:
     """Draws every prompt's rate from its belief, then spends the budget as if the draws were the
-    true rates.
+    true rates. Use it over a pool: prompts with little evidence sometimes get a draw of high value.
 
-    The draws explore: a prompt with little evidence sometimes gets one of high value. VADE (arXiv
-    2511.18902) and MoPPS (2507.04632) select prompts by Thompson sampling; here the draws also
-    determine the counts.
+    VADE (arXiv 2511.18902) and MoPPS (2507.04632) select prompts by Thompson sampling; here the
+    draws also determine the counts.
 
     Args:
         value, solver, prior, discount, idle: As in `knapsack`.

@@ -111,7 +111,7 @@ def test_methods_prints_a_table_of_every_method(capsys):
     first = [line.split(" ", 1)[0] for line in lines]
     for method in METHODS:
         assert first.count(method.name) == 1
-        assert all(word in " ".join(lines) for word in method.formula.split())
+        assert all(word in " ".join(lines) for word in method.summary.split())
 
 
 def test_a_pipe_that_closes_is_quiet():

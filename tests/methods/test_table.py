@@ -26,8 +26,9 @@ def test_a_row_is_complete(method):
     policy = method.build(seed=3)
     assert policy.seed == 3
     assert policy.name.startswith(f"{method.name}(")
-    assert method.formula
+    assert re.fullmatch(r"[A-Z][^=*^]+\.", method.summary), "say in words what the method does; the formula follows"
     assert (method.checked == "ours") == (method.source == "ours")
+    assert method.source == "ours" or (method.formula and method.checked in method.note)
     paper_or_code = r"arXiv \d{4}\.\d{5}|[\w-]+/[\w-]+@[0-9a-f]{7}$"
     assert method.source == "ours" or re.match(paper_or_code, method.source), method.source
     assert not method.note or method.note.endswith(".")
@@ -117,10 +118,11 @@ def test_the_page_lists_exactly_these_methods():
         elif decides in SECTIONS and line.startswith("| `"):
             cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             source = re.sub(r"\[(.*?)\]\(https://arxiv\.org/abs/\1\)", r"arXiv \1", cells[2])
-            listed.append((decides, cells[0].strip("`"), cells[1].removesuffix(". *Starves*"), source))
+            listed.append((decides, cells[0].strip("`"), cells[1].replace(" *Starves*.", ""), source))
     checked = {"paper's formulas": "; formulas", "a description": "; description"}
     sources = [m.source + checked.get(m.checked, "") for m in METHODS]
-    rows = [(m.decides, m.name, m.formula, source) for m, source in zip(METHODS, sources, strict=True)]
+    rules = ["<br>".join(filter(None, (m.summary, m.formula))) for m in METHODS]
+    rows = [(m.decides, m.name, *cells) for m, *cells in zip(METHODS, rules, sources, strict=True)]
     assert listed == rows, "METHODS.md is out of date: run python benchmarks/methods.py --write --keep"
     assert published() == len(rows) - sum(m.source == "ours" for m in METHODS)
 

@@ -7,13 +7,13 @@ import textwrap
 
 from budgetalloc.methods.table import METHODS, SECTIONS, published
 
-_TITLES = ("method", "rule", "source", "checked against", "asks of a trainer")
+_TITLES = ("method", "what it does", "source", "checked against", "asks of a trainer")
 
 
 def run(args: argparse.Namespace) -> None:
     """Prints the table, or the same as JSON."""
     if args.json:
-        names = ("name", "decides", "formula", "source", "checked", "starves", "note")
+        names = ("name", "decides", "summary", "formula", "source", "checked", "starves", "note")
         rows = [{name: getattr(m, name) for name in names} | {"needs": m.needs()} for m in METHODS]
         print(json.dumps(rows, indent=1))
         return
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> None:
     for decides, what in SECTIONS.items():
         print(f"\n{decides.capitalize()}: {what[0].lower()}{what[1:]}\n")
         cells_of = [
-            (m.name, m.formula, m.source, m.checked, m.asks())
+            (m.name, m.summary, m.source, m.checked, m.asks())
             for m in METHODS
             if m.decides == decides
         ]
