@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id, check_ids, factorize, stable_key
+from budgetalloc.beliefs.ids import Id, Index, check_ids, factorize, stable_key
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type, keywords
 from budgetalloc.logs.ledger import Ledger
+from budgetalloc.offline.streams import generators
 
 _Ints = NDArray[np.int64]
 
@@ -99,7 +100,7 @@ class Replay:
                 argument="ledger",
             )
         self.ids: list[Id] = [every[at] for at in np.flatnonzero(answers_P)]
-        self._place = {x: at for at, x in enumerate(self.ids)}
+        self._index = Index(self.ids)
         rows_R = np.flatnonzero(answers_P[prompt_R])
         prompt_R = (np.cumsum(answers_P) - 1)[prompt_R[rows_R]]
         # By prompt, visit and reward: the replay does not depend on the order of a visit's rows.
@@ -123,6 +124,7 @@ class Replay:
         self._ends_V: _Ints = np.bincount(visit_G, weights=size_G).astype(np.int64).cumsum()
         self.group = int(np.median(size_G))
         """Rollouts of a visit, the median."""
+        self._success: float | None = None  # in the current sweep
         self.sweep = 0
 
     def again(self, seed: int) -> "Replay":
@@ -178,14 +180,14 @@ class Replay:
         order = np.argsort(at_R, kind="stable")
         at_P, rollouts_P = np.unique(at_R, return_counts=True)
         self._start_sweep(at_P)
-        rewards_R, self.modelled_R = np.empty(len(at_R)), np.zeros(len(at_R), dtype=bool)
-        start = 0
+        rewards, marks = list[float](), list[bool]()
         for at, rollouts in zip(at_P.tolist(), rollouts_P.tolist(), strict=True):
-            rows = order[start : start + rollouts]
-            rewards_R[rows], drawn = self._answer(at, rollouts)
-            self.modelled_R[rows[drawn:]] = True
-            start += rollouts
-        modelled = int(self.modelled_R.sum())
+            answer, drawn = self._answer(at, rollouts)
+            rewards += answer
+            marks += [False] * drawn + [True] * (rollouts - drawn)
+        rewards_R, self.modelled_R = np.empty(len(at_R)), np.empty(len(at_R), dtype=bool)
+        rewards_R[order], self.modelled_R[order] = rewards, marks
+        modelled = sum(marks)
         self.drawn += len(at_R) - modelled
         self.modelled += modelled
         self._clock += len(at_R)
@@ -223,45 +225,50 @@ class Replay:
 
     def success(self) -> float:
         """The mean of `rates` over all prompts, in [0, 1]."""
-        return float(self.rates(self.ids).mean())
+        if self._success is None:
+            self._success = float(self.rates(self.ids).mean())
+        return self._success
 
     def _open(self, sweep: int) -> None:
         self._sweep = sweep
+        self._success = None
         # Of each prompt requested in this sweep: logged rewards not yet drawn, the generator, and
         # the model, which is a rate, or the rewards to draw from in a graded log.
-        self._left: dict[int, tuple[FloatArray, np.random.Generator, float | FloatArray]] = {}
+        self._left: dict[int, tuple[list[float], np.random.Generator, float | FloatArray]] = {}
 
     def _start_sweep(self, at_P: _Ints) -> None:
         """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the
         model's rates."""
         new_P = at_P[[at not in self._left for at in at_P.tolist()]]
+        keys_P = np.array([stable_key(self.ids[at]) for at in new_P.tolist()], dtype=np.uint64)
+        here_P = self._sweep < self._visits_P[new_P]
+        visit_P = np.where(here_P, self._first_P[new_P] + self._sweep, 0)
         low_P, high_P = self._near(new_P)
         passed_P = self._passed_G1[high_P] - self._passed_G1[low_P]
-        first_P, end_P = self._scored_G1[low_P], self._scored_G1[high_P]
-        columns = (x.tolist() for x in (new_P, passed_P, first_P, end_P))
-        for at, passed, first, end in zip(*columns, strict=True):
-            rng = np.random.default_rng([self.seed, stable_key(self.ids[at]), self._sweep])
-            visit = self._first_P[at] + self._sweep
-            here = self._sweep < self._visits_P[at]
-            ends = self._scored_G1[visit : visit + 2] if here else (0, 0)
-            # in a task of Ray, the world's arrays are read-only
-            logged = self._rewards[slice(*ends)].copy()
+        places = (visit_P, visit_P + here_P, low_P, high_P)
+        ends = (self._scored_G1[x_P].tolist() for x_P in places)
+        rngs = generators(self.seed, keys_P, self._sweep)
+        columns = new_P.tolist(), rngs, passed_P.tolist(), *ends
+        for at, rng, passed, start, stop, first, end in zip(*columns, strict=True):
+            logged = self._rewards[start:stop].tolist()
             rng.shuffle(logged)
             model: FloatArray | float = self._rewards[first:end]
             if not self._graded:
-                model = float(rng.beta(_PRIOR + passed, _PRIOR + max(end - first - passed, 0.0)))
+                model = rng.beta(_PRIOR + passed, _PRIOR + max(end - first - passed, 0.0))
             self._left[at] = logged, rng, model
 
-    def _answer(self, at: int, rollouts: int) -> tuple[FloatArray, int]:
+    def _answer(self, at: int, rollouts: int) -> tuple[list[float], int]:
         """The next rewards of one prompt, and how many of them, the first ones, are logged."""
         left, rng, model = self._left[at]
-        drawn = left[:rollouts]
-        self._left[at] = left[rollouts:], rng, model
-        u_R = rng.random(rollouts - len(drawn))
-        more_R = (
-            u_R < model if isinstance(model, float) else model[(u_R * len(model)).astype(np.int64)]
-        )
-        return np.concatenate([drawn, more_R]), len(drawn)
+        rewards, left[:rollouts] = left[:rollouts], []
+        drawn = len(rewards)
+        if drawn < rollouts:
+            u_R = rng.random(rollouts - drawn)
+            if isinstance(model, float):
+                rewards += (u_R < model).tolist()
+            else:
+                rewards += model[(u_R * len(model)).astype(np.int64)].tolist()
+        return rewards, drawn
 
     def _near(self, at_P: _Ints) -> tuple[_Ints, _Ints]:
         """The places G of the visits around the current one, with a reward: from, and up to but
@@ -278,7 +285,7 @@ class Replay:
 
     def _find(self, ids: Iterable[Any], name: str) -> _Ints:
         listed = check_ids(ids, name)
-        at = np.array([self._place.get(x, -1) for x in listed], dtype=np.int64)
+        at = self._index.find(listed, name)
         if (at < 0).any():
             wrong = listed[int(np.argmax(at < 0))]
             raise InputError(

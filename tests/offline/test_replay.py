@@ -94,6 +94,26 @@ def test_modelled_rewards_are_marked_row_by_row(seed):
     assert (world.drawn, world.modelled) == (7, 3)
 
 
+@pytest.mark.parametrize(
+    ("visits", "known"),
+    [
+        (TINY, ["00200140", "44344440", "04244104", "04100340", "44140344", "04240444"]),
+        (
+            {"a": [[0, 0, 0, 1], [0, 1, 0, 1]], "b": [[0, 1, 1, 1]], 7: [[1, 0, 0]]},
+            ["00400040", "04404400", "00440004", "04440444"],
+        ),
+    ],
+    ids=["graded", "binary"],
+)
+def test_answers_are_those_of_earlier_versions(visits, known):
+    """In quarters, of two calls in each sweep."""
+    world, answers = Replay(ledger(visits), seed=5), []
+    for sweep in range(world.sweeps):
+        world.sweep = sweep
+        answers += [world.rollout(["a", 7, "b", "a", 7, "b", "a", "a"]) for _ in range(2)]
+    assert ["".join(str(int(4 * x)) for x in rewards) for rewards in answers] == known
+
+
 def test_the_log_again_with_another_seed():
     world = Replay(ledger(TINY), seed=3)
     first = world.rollout(["a"] * 9).tolist()
@@ -183,6 +203,7 @@ def test_sweeps_advance_by_rollouts():
     with pytest.raises(InputError, match=r"The log has ended: 24 rollouts .* 3 sweeps of 21 rollouts"):
         world.rollout(["a"])
     assert 0 < world.success() < 1
+    assert world.success() == world.rates(world.ids).mean()  # not that of the first sweep
     world.sweep = 0  # a sweep that begins again gives the same answers
     assert world.rollout(["a"] * 8).tolist() == first
 
