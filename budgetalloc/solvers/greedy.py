@@ -2,9 +2,11 @@
 problems."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +18,9 @@ from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
 _MOST_WORK, _MOST_CORE = 500_000, 256  # limits of `_improve`: sums, and prompts of a large problem
+_FEW = 1000  # blocks that are sorted at once
+Values = Callable[[Any], FloatArray]
+"""The values of the prompts at these rows, which few problems ask for."""
 
 
 def greedy(
@@ -65,30 +70,75 @@ def greedy(
         return _greedy_tokens(values_PN, check_costs(costs_P, len(values_PN)), counts_N, budget)
     if budget.quotas is not None:
         domains = None if domains_P is None else check_domains(domains_P, len(values_PN))
-        return _greedy_quotas(values_PN, counts_N, Domains.of(domains, budget, int(counts_N[-1])))
-    blocks = Blocks(values_PN, counts_N)
-    counts_P, price = best_blocks(blocks, values_PN, counts_N, budget)
-    if price is None:
-        return counts_P
-    return _improve(values_PN, counts_N, counts_P, None if blocks.sizes_BP is None else price)
+        domains_D = Domains.of(domains, budget, int(counts_N[-1]))
+        blocks_D = [Blocks(values_PN[rows], counts_N) for rows in domains_D.rows_D]
+        return with_quotas(blocks_D, values_PN.__getitem__, counts_N, domains_D)
+    return _improved(Blocks(values_PN, counts_N), lambda: values_PN, counts_N, budget)
 
 
 def best_blocks(
-    blocks: "Blocks", values_PN: FloatArray, counts_N: IntArray, budget: Budget
+    blocks: "Blocks", values: Callable[[], FloatArray], counts_N: IntArray, budget: Budget
 ) -> tuple[IntArray, float | None]:
-    """Spends the rollouts on the blocks of highest gain, and the rest where no whole block fits.
-    Also returns the gain of the first block that was not taken, or None if nothing was left: the
-    counts are then optimal."""
-    left = int(budget.rollouts or 0) - len(values_PN) * int(counts_N[0])
-    order = blocks.best(left // budget.quantum)
-    spent = np.cumsum(blocks.size(order))
-    fits = int(np.searchsorted(spent, left, side="right"))
-    counts_P = counts_N[0] + blocks.counts(order[:fits])
-    left -= int(spent[fits - 1]) if fits else 0
+    """Spends the rollouts on the blocks of highest gain, and the rest where no whole block fits,
+    which alone asks for `values`. Also returns the gain of the first block that was not taken, or
+    None if nothing was left: the counts are then optimal."""
+    left = int(budget.rollouts or 0) - blocks.prompts * int(counts_N[0])
+    at_K = blocks.best(left // budget.quantum)
+    taken, left, first = _fitting(blocks.gains[at_K], blocks.size(at_K), left)
+    counts_P = counts_N[0] + blocks.counts(at_K[taken])
     if not left:
         return counts_P, None
-    counts_P = _spend_rest(values_PN, counts_N, counts_P, left, budget)
-    return counts_P, float(blocks.gains[order[min(fits, len(order) - 1)]])
+    counts_P = _spend_rest(values(), counts_N, counts_P, left, budget)
+    return counts_P, float(blocks.gains[at_K[first]])
+
+
+def _improved(
+    blocks: "Blocks", values: Callable[[], FloatArray], counts_N: IntArray, budget: Budget
+) -> IntArray:
+    """The counts of `best_blocks`, improved if they need not be optimal."""
+    counts_P, price = best_blocks(blocks, values, counts_N, budget)
+    if price is None:
+        return counts_P
+    return _improve(values(), counts_N, counts_P, None if blocks.sizes_BP is None else price)
+
+
+def _fitting(gains_K: FloatArray, sizes_K: IntArray, left: int) -> tuple[IntArray, int, int]:
+    """The places of the best gains, ties in order, up to the first block that does not fit; what is
+    then left, and the place of that block, or of the last one if all fit.
+
+    Halves are set apart by the median until few blocks are left to sort.
+    """
+    at_K, taken = np.arange(len(gains_K)), []
+    while len(at_K) > _FEW:
+        median = np.partition(gains_K, len(at_K) // 2)[len(at_K) // 2]
+        part = np.flatnonzero(gains_K > median)
+        if not len(part):
+            break
+        size = int(sizes_K[part].sum())
+        if size <= left:
+            taken.append(at_K[part])
+            left -= size
+            part = np.flatnonzero(gains_K <= median)
+        at_K, gains_K, sizes_K = at_K[part], gains_K[part], sizes_K[part]
+    order = np.argsort(-gains_K, kind="stable")
+    spent = np.cumsum(sizes_K[order])
+    fits = int(np.searchsorted(spent, left, side="right"))
+    taken.append(at_K[order[:fits]])
+    left -= int(spent[fits - 1]) if fits else 0
+    first = int(at_K[order[min(fits, len(order) - 1)]]) if len(order) else 0
+    return np.concatenate(taken), left, first
+
+
+def _portions(gains_K: FloatArray, sizes_K: IntArray, limit: int) -> IntArray:
+    """The rollouts of each block when the best ones, ties in order, spend the limit."""
+    if limit >= sizes_K.sum():
+        return sizes_K
+    portion_K = np.zeros_like(sizes_K)
+    if limit:
+        taken, left, first = _fitting(gains_K, sizes_K, limit)
+        portion_K[first] = left
+        portion_K[taken] = sizes_K[taken]
+    return portion_K
 
 
 class Blocks:
@@ -139,17 +189,14 @@ class Blocks:
         counts_P = np.bincount(at % self.prompts, self.size(at), self.prompts)
         return counts_P.astype(np.int64)
 
-    def best(self, most: int | None = None) -> IntArray:
-        """Indices of at least the `most` blocks of highest gain, best first, ties in flat order."""
+    def best(self, most: int) -> IntArray:
+        """Indices of at least the `most` blocks of highest gain, ascending."""
         gains = self.gains
-        if most is None or most >= gains.size:
-            return np.argsort(-gains, kind="stable")
-        if most <= 0 or not gains.size:
+        if most >= gains.size:
+            return np.arange(gains.size)
+        if most <= 0:
             return np.zeros(0, dtype=np.int64)
-        threshold = np.partition(gains, gains.size - most)[gains.size - most]
-        above = np.flatnonzero(gains > threshold)
-        ties = np.flatnonzero(gains == threshold)
-        return np.concatenate([above[np.argsort(-gains[above], kind="stable")], ties])
+        return np.flatnonzero(gains >= np.partition(gains, gains.size - most)[gains.size - most])
 
 
 def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray]:
@@ -164,36 +211,37 @@ def _pool(slopes_B: FloatArray, sizes_B: IntArray) -> tuple[FloatArray, IntArray
     return np.asarray(fit.x, dtype=np.float64), sizes
 
 
-def _greedy_quotas(values_PN: FloatArray, counts_N: IntArray, domains: Domains) -> IntArray:
+def with_quotas(
+    blocks_D: Sequence[Blocks], values: Values, counts_N: IntArray, domains: Domains
+) -> IntArray:
     """Totals by domain first, then the counts of each domain.
 
     Each domain gets its `low`. Then the steps of the largest gain are taken, up to `high`. This is
     optimal for concave values (Ibaraki and Katoh, Resource Allocation Problems, 1988, ch. 4). For
     others, it is optimal for the concave hulls, and the nearest totals that can be spent are used.
     """
-    budget, total_D = domains.budget, np.zeros(len(domains.rows_D), dtype=np.int64)
-    gains, open_sizes, owners = [], [], []
-    for at, rows in enumerate(domains.rows_D):
-        base = len(rows) * int(counts_N[0])
+    budget, quantum = domains.budget, domains.budget.quantum
+    gains, sizes, owners = [], [], []
+    for at, blocks in enumerate(blocks_D):
+        base = blocks.prompts * int(counts_N[0])
         low, high = int(domains.low_D[at]) - base, int(domains.high_D[at]) - base
-        blocks = Blocks(values_PN[rows], counts_N)
-        order = blocks.best(high // budget.quantum)
-        ends = np.cumsum(blocks.size(order))
-        starts = np.concatenate([[0], ends[:-1]]) if ends.size else ends
-        total_D[at] = base + low
-        gains.append(blocks.gains[order])
-        open_sizes.append(np.maximum(np.minimum(ends, high) - np.maximum(starts, low), 0))
-        owners.append(np.full(order.size, at))
-    order = np.argsort(-np.concatenate(gains), kind="stable")
-    sizes, owner = np.concatenate(open_sizes)[order], np.concatenate(owners)[order]
-    left = int(budget.rollouts or 0) - int(total_D.sum())
-    taken = np.clip(left - (np.cumsum(sizes) - sizes), 0, sizes)
-    total_D = domains.spendable(total_D + np.bincount(owner, weights=taken, minlength=len(total_D)))
-    counts_P = np.zeros(len(values_PN), dtype=np.int64)
-    for rows, total in zip(domains.rows_D, total_D.tolist(), strict=True):
+        at_K = blocks.best(high // quantum)
+        gains_K, sizes_K = blocks.gains[at_K], blocks.size(at_K)
+        gains.append(gains_K)
+        sizes.append(_portions(gains_K, sizes_K, high) - _portions(gains_K, sizes_K, low))
+        owners.append(np.full(at_K.size, at))
+    left = int(budget.rollouts or 0) - int(domains.low_D.sum())
+    taken = _portions(np.concatenate(gains), np.concatenate(sizes), left)
+    more_D = np.bincount(np.concatenate(owners), weights=taken, minlength=len(blocks_D))
+    total_D = domains.spendable(domains.low_D + more_D)
+    counts_P = np.zeros(sum(map(len, domains.rows_D)), dtype=np.int64)
+    for blocks, rows, total in zip(blocks_D, domains.rows_D, total_D.tolist(), strict=True):
         if total:
             alone = replace(budget, rollouts=total, quotas=None)
-            counts_P[rows] = greedy(values_PN[rows, : alone.counts], None, alone)
+            if alone.counts < len(counts_N):
+                counts_P[rows] = greedy(values(rows)[:, : alone.counts], None, alone)
+            else:
+                counts_P[rows] = _improved(blocks, partial(values, rows), counts_N, alone)
     return counts_P
 
 
@@ -342,7 +390,7 @@ def _greedy_tokens(
             f"tokens={math.ceil(needed)} or more, or a lower floor."
         )
     blocks = Blocks(values_PN, counts_N, costs_P)
-    order = blocks.best()
+    order = np.argsort(-blocks.gains, kind="stable")
     order = order[blocks.gains[order] > 0]  # tokens without any gain stay unspent
     cost = blocks.size(order) * costs_P[order % len(values_PN)]
     fits = int(np.searchsorted(np.cumsum(cost), left, side="right"))

@@ -2,6 +2,8 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError
 from budgetalloc.solvers.domains import Domains
-from budgetalloc.solvers.greedy import Blocks, best_blocks, greedy
+from budgetalloc.solvers.greedy import Blocks, best_blocks, with_quotas
 
 _PRICES = 40  # that are tried; about ten suffice
 _HIGHEST = 1e15  # price of a token, above which tokens alone count
@@ -34,18 +36,32 @@ def by_price(
         BudgetError: the quotas cannot hold, or no price brings the rollouts within the tokens.
     """
     limit, alone = float(budget.tokens or 0.0), replace(budget, tokens=None)
-    tokens_PN = np.multiply.outer(costs_P, counts_N)
-    blocks = Blocks(values_PN, counts_N) if budget.quotas is None else None
+    rows_D, domains = [np.arange(len(costs_P))], None
+    low_D: FloatArray = np.zeros(1)
+    high_D: FloatArray = np.array([np.inf])
+    if budget.quotas is not None:
+        domains = Domains.of(domains_P, alone, int(counts_N[-1]))
+        rows_D = domains.rows_D
+        low_D, high_D = domains.low_D.astype(np.float64), domains.high_D.astype(np.float64)
+    blocks_D = [Blocks(values_PN[rows], counts_N) for rows in rows_D]
+
+    def worth(price: float, rows: Any = slice(None)) -> FloatArray:
+        tokens_PN = np.multiply.outer(costs_P[rows], counts_N)
+        return np.asarray(values_PN[rows] - price * tokens_PN)
 
     def solved(price: float) -> _Found:
-        worth_PN = values_PN - price * tokens_PN
-        if blocks is None:
-            counts_P = greedy(worth_PN, None, alone, domains_P=domains_P)
-        else:  # a price per rollout changes no hull
-            counts_P, _ = best_blocks(blocks.less(price * costs_P), worth_PN, counts_N, alone)
-        at_P1 = np.searchsorted(counts_N, counts_P)[:, None]
-        value = float(np.take_along_axis(values_PN, at_P1, axis=1).sum())
-        return counts_P, value, float(np.take_along_axis(tokens_PN, at_P1, axis=1).sum())
+        # a price per rollout changes no hull
+        less_D = [
+            blocks.less(price * costs_P[rows])
+            for blocks, rows in zip(blocks_D, rows_D, strict=True)
+        ]
+        if domains is None:
+            counts_P, _ = best_blocks(less_D[0], lambda: worth(price), counts_N, alone)
+        else:
+            counts_P = with_quotas(less_D, partial(worth, price), counts_N, domains)
+        at_P = np.searchsorted(counts_N, counts_P)
+        value = float(values_PN[np.arange(len(at_P)), at_P].sum())
+        return counts_P, value, float((costs_P * counts_P).sum())
 
     price, above = 0.0, solved(0.0)
     within, high = above, float(np.abs(values_PN).max() / costs_P.mean()) or 1.0
@@ -54,13 +70,6 @@ def by_price(
         within = solved(high)
     if within[2] > limit:
         raise BudgetError(f"{budget}: no price brings its rollouts below {within[2]:g} tokens.")
-    rows_D = [np.arange(len(costs_P))]
-    low_D: FloatArray = np.zeros(1)
-    high_D: FloatArray = np.array([np.inf])
-    if budget.quotas is not None:
-        domains = Domains.of(domains_P, alone, int(counts_N[-1]))
-        rows_D = domains.rows_D
-        low_D, high_D = domains.low_D.astype(np.float64), domains.high_D.astype(np.float64)
     counts_P = within[0]
     if above[2] > limit:
         for _ in range(_PRICES):
@@ -71,7 +80,7 @@ def by_price(
                 break
             within, above = (between, above) if between[2] <= limit else (within, between)
         counts_P = _repaired(within, above, costs_P, budget, rows_D)
-    worth_PN = values_PN - price * tokens_PN
+    worth_PN = worth(price)
     price_D = _prices(worth_PN, counts_N, np.searchsorted(counts_N, counts_P), rows_D)
     profits = [
         float((worth_PN[rows] - worth * counts_N).max(axis=1).sum())

@@ -1,5 +1,6 @@
 """A price on tokens, beside HiGHS's optimum on small problems and its own bound on large ones."""
 
+import zlib
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -71,6 +72,21 @@ def test_a_large_problem_is_within_a_thousandth_of_its_bound(quotas):
     for domain, (fewest, most) in (quotas or {}).items():
         assert fewest <= made.counts_P[domains["domains_P"] == domain].sum() <= most
     assert 0 <= made.bound - made.value < 1e-3 * made.bound
+
+
+@pytest.mark.parametrize(
+    ("quotas", "of_price", "of_greedy"),
+    [(None, 770261749, 2071706473), ({0: (0, 1000), 1: (1500, 2000)}, 4209783516, 1043269497)],
+)
+def test_counts_of_many_ties_are_those_of_earlier_versions(quotas, of_price, of_greedy):
+    """Values of any shape in hundredths; checksums of counts."""
+    values_PN, costs_P, budget, domains = large(quotas=quotas)
+    values_PN = np.round(np.random.default_rng(1).random(values_PN.shape), 2)
+    budget = replace(budget, tokens=0.6 * budget.rollouts * costs_P.mean())
+    counts_P = certify(values_PN, costs_P, budget, by="price", **domains).counts_P
+    assert zlib.crc32(counts_P.astype("<i8").tobytes()) == of_price
+    counts_P = ba.greedy(values_PN, None, replace(budget, tokens=None), **domains)
+    assert zlib.crc32(counts_P.astype("<i8").tobytes()) == of_greedy
 
 
 @pytest.mark.parametrize("by", ["highs", pytest.param("ortools", marks=needs_ortools)])
