@@ -40,6 +40,7 @@ def remember(policy: ba.Policy, ids: Sequence[Id], steps: int = 100) -> None:
         "step": steps,
         "ids": [ids[at] for at in seen.tolist()],
         "evidence": np.stack([successes, 4 - successes, np.zeros(seen.size)], axis=1),
+        "still": np.zeros((seen.size, 2)),
         "last": rng.integers(0, steps, seen.size),
         "seen_before": seen.size,
     }
