@@ -14,6 +14,7 @@ from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
 from budgetalloc.logs.cells import OWN, Asked, listed
+from budgetalloc.logs.facts import doubt_rows
 from budgetalloc.logs.files import candidates, dataset_frame, frame_of, head_of
 from budgetalloc.logs.kinds import TABLES, kind_of
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
@@ -77,6 +78,11 @@ def _rollouts(
         rows = completions.whole(rows, asked, notes, log.files, log.place)
     if log.kind == "ledger":
         rows = with_groups(rows, rows[OWN + "size"])
+    else:
+        facts = Notes()
+        doubt_rows(rows, facts)
+        notes.update(facts)
+        notes.doubts[:0] = facts.doubts  # a contradiction comes before what was assumed
     rows.attrs.update(attrs)
     if not rows["step"].is_monotonic_increasing:
         notes["steps out of order, sorted"] += 1

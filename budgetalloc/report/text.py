@@ -121,8 +121,9 @@ def cost_sentences(run: Report) -> list[str]:
     if run.share_single:
         text = (
             f"{percent(run.share_single)} of the rollouts were single rollouts, the only one of "
-            "their prompt in the step, as adaptive() requests. Their baseline is a prediction from "
-            "earlier steps: the gradient is in the difference between success and prediction."
+            "their prompt in the step. Where adaptive() requested them, their baseline is a "
+            "prediction from earlier steps, and the gradient is in the difference between success "
+            "and prediction."
         )
         if run.share_as_predicted and run.predictable:
             near = percent(run.share_as_predicted)
