@@ -49,6 +49,7 @@ _WIDE = re.compile(r"(reward|score)s?_?\d+")
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _ENOUGH = 8  # rows that allow an inference
 _MOST = 100_000  # rollouts of a row
+_SOME = 64  # rows that tell what a column holds
 SCORE = "score of "
 """Comes before the name of a reward function."""
 
@@ -95,6 +96,10 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     def several(choices: Sequence[str]) -> tuple[str, ...]:
         return tuple(filter(None, [one(choices)]))
 
+    def counted(choices: Sequence[str]) -> tuple[str, ...]:
+        names = [by_name[x] for x in choices if x in by_name]
+        return tuple(name for name in names if _counts(frame[name]))[:1]
+
     ids = several(_ID) or several(_TEXT) or several(_NUMBERED)
     hashed = asked.prompt is None and not several(_ID) and one(_TEXT) is not None
     if asked.prompt is not None:
@@ -105,7 +110,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     for argument, names in (("prompt", ids), ("reward", named)):
         for name in names:
             there(frame, argument, name)
-    counts = (*several(_SUCCESSES), *several(_ROLLOUTS))
+    counts = (*counted(_SUCCESSES), *counted(_ROLLOUTS))
     counts = counts if not named and len(counts) == 2 else ()
     wide = [name for name in map(str, frame.columns) if _WIDE.fullmatch(_plain(name))]
     rewards = named or dict.fromkeys(several(_REWARD) or several(_REWARDS) or wide, 1.0)
@@ -130,6 +135,13 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
         grouped = list in kinds or (_plain(name) in _REWARDS and str in kinds)
         columns = replace(columns, grouped=grouped)
     return columns
+
+
+def _counts(cells: pd.Series) -> bool:
+    """Whether a column may hold counts, and not a list or a text for each row."""
+    some = cells.head(_SOME)
+    lists = some.map(type).isin([list, dict]).any()
+    return not lists and not (len(some) > 0 and numbers(some)[1].all())
 
 
 def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.DataFrame:

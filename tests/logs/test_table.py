@@ -249,3 +249,14 @@ def test_an_empty_log_is_said_to_be_empty(tmp_path):
     (tmp_path / "log.csv").write_text("step,prompt,reward\n")
     with pytest.raises(ba.InputError, match="The log holds no row that could be read"):
         report(tmp_path / "log.csv", policies=())
+
+
+@pytest.mark.parametrize(
+    "listed", [[{"text": "t", "correct": True}] * 8, ["t"] * 8, '[{"text": "t"}]', "see file 3", {"0": "t"}, [1, 0]]
+)
+@pytest.mark.parametrize("name", ["rollouts", "samples", "num_rollouts"])
+def test_counts_are_told_from_a_column_of_the_rollouts_themselves(tmp_path, listed, name):
+    rows = [{"question_id": p, "n_correct": p, "n_rollouts": 8, name: listed} for p in range(6)]
+    ledger = read_log(lines(tmp_path / "raw.jsonl", rows))
+    assert (len(ledger), sizes(ledger)) == (48, {8})
+    assert ledger.frame.reward.sum() == 15
