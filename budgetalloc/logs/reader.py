@@ -19,7 +19,7 @@ from budgetalloc.logs.files import candidates, dataset_frame, frame_of, head_of
 from budgetalloc.logs.kinds import TABLES, kind_of
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
 from budgetalloc.logs.records import Notes
-from budgetalloc.logs.table import rollouts, with_groups, with_steps
+from budgetalloc.logs.table import RENAME, doubt_rewards, rollouts, with_groups, with_steps
 
 _SERIES = ("trl", "verl", "prime-rl", "tinker")  # files that differ by a number are one log
 
@@ -74,6 +74,8 @@ def _rollouts(
     if not held:
         return pd.DataFrame({"step": [], "prompt": [], "reward": []}), texts
     rows = with_steps(pd.concat(held), notes)
+    if log.kind == "table":
+        doubt_rewards(rows, notes)
     if log.kind == "trl":
         rows = completions.whole(rows, asked, notes, log.files, log.place)
     if log.kind == "ledger":
@@ -172,7 +174,7 @@ def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
         advice = (
             f"{file.name} has the columns {listed(head.columns)}: name those of the prompts and "
             "of the rewards, and if there are some those of steps and lengths, with prompt=, "
-            "reward=, step= and length= (--prompt, --reward, --step, --length)."
+            f"reward=, step= and length= (--prompt, --reward, --step, --length). {RENAME}"
         )
     return InputError(
         f"source={str(source)!r}",

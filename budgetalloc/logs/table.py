@@ -50,6 +50,7 @@ _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _ENOUGH = 8  # rows that allow an inference
 _MOST = 100_000  # rollouts of a row
 _SOME = 64  # rows that tell what a column holds
+RENAME = "Columns of counts have to be renamed: 'successes' and 'rollouts'."
 SCORE = "score of "
 """Comes before the name of a reward function."""
 
@@ -153,7 +154,7 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
             f"source={str(path)!r} has the columns {listed(frame.columns)}: one must name prompts, "
             "and one must hold rewards, or two successes and rollouts. Pass prompt= and reward= "
             "with the names of these columns, and step= and length= if there are some (--prompt, "
-            "--reward, --step, --length).",
+            f"--reward, --step, --length). {RENAME}",
             argument="source",
         )
     if columns.grouped and "success" in columns.others:
@@ -212,6 +213,20 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     infinite_R = out["reward"].abs() > LARGEST_REWARD
     notes.note("infinite reward", infinite_R.sum())
     return out.assign(reward=out["reward"].mask(infinite_R), grouped=columns.grouped)
+
+
+def doubt_rewards(rows: pd.DataFrame, notes: Notes) -> None:
+    """Notes rewards that may be counts: whole numbers above 1, one for each prompt of a step."""
+    known = rows["reward"].dropna()
+    whole = (known % 1 == 0).all() and (known >= 0).all() and known.max() > 1
+    several = rows["grouped"].any() or rows.duplicated(["step", "prompt"]).any()
+    if len(known) >= _ENOUGH and whole and not several:
+        names = [name.removeprefix(SCORE) for name in rows if name.startswith(SCORE)]
+        notes.doubt(
+            f"column {' and '.join(map(repr, names))} holds whole numbers up to {known.max():g}, "
+            f"one for each prompt: does it count successes? {RENAME}",
+            len(known),
+        )
 
 
 def _checked(frame: pd.DataFrame, argument: str, name: str) -> Any:

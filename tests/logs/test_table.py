@@ -260,3 +260,17 @@ def test_counts_are_told_from_a_column_of_the_rollouts_themselves(tmp_path, list
     ledger = read_log(lines(tmp_path / "raw.jsonl", rows))
     assert (len(ledger), sizes(ledger)) == (48, {8})
     assert ledger.frame.reward.sum() == 15
+
+
+def test_counts_under_other_names_are_doubted_and_the_errors_say_how_to_name_them(tmp_path):
+    text = "qid,c_rl,k\n" + "".join(f"{p},{p % 9},8\n" for p in range(18))
+    rename = "Columns of counts have to be renamed: 'successes' and 'rollouts'."
+    with pytest.raises(InputError, match=rename):
+        read(tmp_path / "c.csv", text)
+    ledger, said = doubts(tmp_path / "c.csv", text, prompt="qid", reward="c_rl")
+    counted = f"column 'c_rl' holds whole numbers up to 8, one for each prompt: does it count successes? {rename}"
+    assert said == [STEPLESS, counted]
+    ledger, _ = read(tmp_path / "c.csv", text.replace("c_rl,k", "successes,rollouts"), prompt="qid")
+    assert len(ledger) == 144
+    graded = "step,id,reward\n" + "".join(f"0,{p // 2},{p % 9}\n" for p in range(18))
+    assert doubts(tmp_path / "c.csv", graded)[1] == []
