@@ -1,4 +1,5 @@
-"""Columns that contradict that the rows of a log are all rollouts of its groups."""
+"""Columns that contradict that the rows of a log are all rollouts of its groups, or that its ids
+name prompts."""
 
 import re
 from typing import Any
@@ -8,7 +9,7 @@ import pandas as pd
 
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import printable
-from budgetalloc.logs.cells import OWN, numbers
+from budgetalloc.logs.cells import OWN, known_id, numbers
 from budgetalloc.logs.records import Notes
 
 _ADVANTAGE = re.compile(r"(group_)?advantages?")
@@ -23,6 +24,11 @@ _REASON = re.compile(
     r"(capture|captured|select|selection|selected|sample|sampling|filter|drop|keep|kept|log|pick)"
     r"_(reason|by|rule)"
 )
+_CONTENT = re.compile(
+    r"(raw_|input_)?(prompt|question|problem|query|messages)|input(_ids|_tokens|_text)?|"
+    r"prompt_(text|tokens|token_ids|ids|messages)"
+)
+_PLACE = re.compile(r".*(idx|index|place|position|slot)|task_id|group_id")  # may restart in a step
 _ROUNDING = 0.01  # of a mean advantage, relative to the largest
 
 
@@ -30,7 +36,7 @@ def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
     """What such columns of a table hold, by names that come after `OWN`."""
     facts = pd.DataFrame(index=frame.index)
     for name in frame.columns.drop(used, errors="ignore"):
-        plain, cells = str(name).strip().lower().replace("-", "_"), frame[name]
+        plain, cells = _plain(name), frame[name]
         if _ADVANTAGE.fullmatch(plain):
             facts[f"{OWN}advantage"] = numbers(cells)[0]
         elif _SIZE.fullmatch(plain):
@@ -46,6 +52,50 @@ def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
 
 def _size(cell: Any) -> float:
     return float(len(cell)) if isinstance(cell, list) else np.nan
+
+
+def add_contents(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The name of the column of ids, and hashes of the prompts' contents if a column has them."""
+    facts = pd.DataFrame({f"{OWN}ids {name}": True}, index=frame.index)
+    for other in frame.columns.drop(name):
+        if _CONTENT.fullmatch(_plain(other)):
+            cells = [known_id(cell, is_text=True) for cell in frame[other]]
+            return facts.assign(**{f"{OWN}content {other}": pd.Series(cells, frame.index, object)})
+    return facts
+
+
+def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFrame:
+    """The rows, whose prompts are named by their contents if their ids restart in each step. Ids of
+    a column that the user `named` are only doubted."""
+    own = next((x.removeprefix(f"{OWN}ids ") for x in rows if x.startswith(f"{OWN}ids ")), None)
+    if own is None or set(map(type, rows["prompt"].tolist())) != {int}:
+        return rows
+    ids_S = rows["prompt"].astype(float).groupby(rows["step"]).agg(["min", "max", "nunique"])
+    low = ids_S["min"].iloc[0]
+    restarts = low in (0, 1) and (ids_S["min"] == low).all()
+    if len(ids_S) < 2 or not restarts or (ids_S["max"] - low + 1 != ids_S["nunique"]).any():
+        return rows
+    text = f"column {own!r} numbers prompts from {low:g} on in each step"
+    contents = [name for name in rows if name.startswith(f"{OWN}content ")]
+    for name in contents:
+        other = name.removeprefix(f"{OWN}content ")
+        if 2 * (rows[name].groupby(rows["prompt"]).nunique() > 1).sum() <= ids_S["nunique"].max():
+            continue
+        if named:
+            notes.doubt(f"{text}, with another {other!r}: pass prompt={other!r}", len(rows))
+            return rows
+        notes.doubt(f"{text}, with another {other!r}: prompts are named by {other!r}", len(rows))
+        return rows.assign(prompt=rows[name].where(rows[name].notna(), rows["prompt"]))
+    if not contents and _PLACE.fullmatch(_plain(own)):
+        notes.doubt(
+            f"{text}: are these the same prompts? If not, name the column of prompts with prompt=",
+            len(rows),
+        )
+    return rows
+
+
+def _plain(name: Any) -> str:
+    return str(name).strip().lower().replace("-", "_")
 
 
 def doubt_rows(rows: pd.DataFrame, notes: Notes) -> None:
@@ -97,7 +147,7 @@ def doubt_rows(rows: pd.DataFrame, notes: Notes) -> None:
 def _doubt_words(word_R: pd.Series, column: str, group_R: pd.Series, notes: Notes) -> None:
     words = sorted(set(word_R.dropna()))
     shown = printable(f"{column!r} ({', '.join(words[:3])}{', ...' if len(words) > 3 else ''})")
-    if _REASON.fullmatch(column.strip().lower().replace("-", "_")):
+    if _REASON.fullmatch(_plain(column)):
         notes.doubt(
             f"column {shown} says why rows were kept: the figures are those of these rows, not of "
             "the run. Read the log of all rollouts",

@@ -14,7 +14,7 @@ from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
 from budgetalloc.logs.cells import OWN, Asked, listed
-from budgetalloc.logs.facts import doubt_rows
+from budgetalloc.logs.facts import doubt_rows, with_prompts
 from budgetalloc.logs.files import candidates, dataset_frame, frame_of, head_of
 from budgetalloc.logs.kinds import TABLES, kind_of
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
@@ -74,6 +74,8 @@ def _rollouts(
     if not held:
         return pd.DataFrame({"step": [], "prompt": [], "reward": []}), texts
     rows = with_steps(pd.concat(held), notes)
+    if log.kind != "ledger":
+        rows = with_prompts(rows, notes, named=asked.prompt is not None)
     if log.kind == "table":
         doubt_rewards(rows, notes)
     if log.kind == "trl":

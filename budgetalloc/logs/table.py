@@ -15,7 +15,7 @@ import pandas as pd
 from budgetalloc.beliefs.rewards import LARGEST_REWARD
 from budgetalloc.errors import InputError, shown
 from budgetalloc.logs.cells import OWN, Asked, known_id, listed, numbers, there, weighted
-from budgetalloc.logs.facts import add_facts
+from budgetalloc.logs.facts import add_contents, add_facts
 from budgetalloc.logs.records import FAULTS, LARGEST, NO_STEPS, Notes
 
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
@@ -175,6 +175,8 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     own = frame.filter(regex=f"^{OWN}")
     if not columns.grouped:
         own = own.join(add_facts(frame, columns.used))
+    if len(columns.ids) == 1 and not columns.hashed:
+        own = own.join(add_contents(frame, columns.ids[0]))
     lengths = None  # a list of each group
     out, odd_R = pd.DataFrame(index=frame.index), np.zeros(len(frame), dtype=bool)
     for key, name in columns.others.items():

@@ -64,3 +64,39 @@ def test_equal_responses_come_before_what_was_assumed(tmp_path):
     assert said[0].startswith("response that has several rewards in its group")
     assert said[1].startswith("group whose responses are all equal")
     assert said[2].startswith("no column of steps")
+
+
+def numbered(name, start=0, **columns):
+    """Eight steps of 4 new prompts, numbered from `start` in each step."""
+    return pd.DataFrame(
+        {"step": t, name: p + start, "reward": float((t + p + k) % 2)} | {key: of(t, p) for key, of in columns.items()}
+        for t in range(8)
+        for p in range(4)
+        for k in range(2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "of"),
+    [
+        ("prompt_tokens", lambda t, p: [1, 10 * t + p]),
+        ("prompt", "{} + {}".format),
+        ("messages", lambda t, p: [[t, p]]),
+    ],
+)
+@pytest.mark.parametrize("start", [0, 1])
+def test_prompts_numbered_in_each_step_are_named_by_their_contents(tmp_path, column, of, start):
+    said = doubts(tmp_path, numbered("prompt_idx", start, **{column: of}))
+    what = f"column 'prompt_idx' numbers prompts from {start} on in each step, with another '{column}': "
+    assert said == [f"{what}prompts are named by '{column}'"]
+    assert read_log(tmp_path / "log.jsonl").frame.prompt.nunique() == 32
+    named = read_log(tmp_path / "log.jsonl", prompt="prompt_idx")
+    assert named.frame.prompt.nunique() == 4
+    assert named.notes.doubts == [f"{what}pass prompt='{column}'"]
+
+
+def test_prompts_numbered_in_each_step_without_their_contents_are_doubted(tmp_path):
+    (said,) = doubts(tmp_path, numbered("task_id"))
+    assert said.startswith("column 'task_id' numbers prompts from 0 on in each step: are these the same prompts?")
+    assert doubts(tmp_path, numbered("prompt_idx", prompt=lambda t, p: f"prompt {p}")) == []
+    assert doubts(tmp_path, numbered("prompt_id")) == []
