@@ -1,5 +1,6 @@
 """Finds the log in a file or folder, recognises its kind by its columns, and makes one frame."""
 
+import contextlib
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -134,6 +135,8 @@ def _find(path: Path, asked: Asked) -> Log:
     logs, unknown = _logs(path, asked)
     if len(logs) == 1:
         return logs[0]
+    if not logs and unknown is not None:
+        kind_of(unknown[1], unknown[0], asked)  # raises if the user named a column that it lacks
     if not logs:
         raise _unknown(path, *(unknown or (path, None)))
     choices = "\n".join(f"  {log.place}  (kind={log.kind!r})" for log in logs)
@@ -143,28 +146,30 @@ def _find(path: Path, asked: Asked) -> Log:
 
 
 def _logs(path: Path, asked: Asked) -> tuple[list[Log], tuple[Path, pd.DataFrame] | None]:
-    """The logs in a folder, and the first file that holds a table of unknown columns."""
+    """The logs in a folder, and the file with the most of other columns."""
     logs: list[Log] = []
-    unknown = None
-    for files in candidates(path):
-        kinds = {}
-        for file in files[:3]:
-            head = head_of(file)
-            kinds[file] = kind_of(head, file, asked)
-            deep = file.parent != path and file.suffix != ".arrow"
-            if kinds[file] is None and head is not None and not deep:
-                unknown = unknown or (file, head)
-        file, found = next(((file, kind) for file, kind in kinds.items() if kind), (files[0], None))
+    unknown: list[tuple[Path, pd.DataFrame]] = []
+
+    def kind(file: Path) -> str | None:
+        """The kind of a file's log; None, too, if a column that the user named is elsewhere."""
+        head, found = head_of(file), None
+        with contextlib.suppress(InputError):
+            found = kind_of(head, file, asked)
         deep = file.parent != path and file.suffix != ".arrow"
-        if found is None or (found == "table" and deep):
+        if found is None and head is not None and not deep:
+            unknown.append((file, head))
+        return None if found == "table" and deep else found
+
+    for files in candidates(path):
+        file, found = next(((x, known) for x in files[:3] if (known := kind(x))), (files[0], None))
+        if found is None:
             continue
         if found in _SERIES or (found == "table" and file.suffix in (".parquet", ".arrow")):
             place = Path(os.path.commonpath([file.parent for file in files]))
             logs.append(Log(found, files, place))
         else:
-            alone = [file for file in files if kind_of(head_of(file), file, asked) == found]
-            logs += [Log(found, [file], file) for file in alone]
-    return logs, unknown
+            logs += [Log(found, [file], file) for file in files if kind(file) == found]
+    return logs, max(unknown, key=lambda pair: len(pair[1].columns), default=None)
 
 
 def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:

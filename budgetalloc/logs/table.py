@@ -99,7 +99,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
 
     def counted(choices: Sequence[str]) -> tuple[str, ...]:
         names = [by_name[x] for x in choices if x in by_name]
-        return tuple(name for name in names if _counts(frame[name]))[:1]
+        return tuple([name for name in names if _counts(frame[name])] or names)[:1]
 
     ids = several(_ID) or several(_TEXT) or several(_NUMBERED)
     hashed = asked.prompt is None and not several(_ID) and one(_TEXT) is not None
