@@ -31,16 +31,25 @@ def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame 
     floats. None for no table. Rows that cannot be read, and an early end, are noted."""
     check_no_pointer(path)
     if path.name.endswith(".table.json"):
-        return _wandb(path, notes)
+        return _split(path.read_bytes(), notes)
     if path.suffix in (".parquet", ".arrow"):
         return _joined(_arrow(path, notes), most)
     every = lines(path, notes)
     head = list(islice(every, 20))
     every = chain(head, every)
     first = next((line for line in head if line.strip()), b"")
-    if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
+    opening = first.strip(b"\xef\xbb\xbf \t\r\n")
+    if opening.startswith(b"["):
         return _json_list(every)
-    if parsed(head)[0]:
+    records = parsed(head)[0]
+    if opening == b"{" or (opening.startswith(b"{") and not records):  # one document in many lines
+        text = b"".join(every)
+        whole = parsed([text.strip(b"\xef\xbb\xbf \t\r\n")])[0]
+        every = iter([json.dumps(whole[0]).encode()] if whole else text.splitlines(True))
+        records = whole or records
+    if len(records) == 1 and records[0].keys() >= {"columns", "data"}:
+        return _split(b"".join(every), notes)
+    if records:
         return _joined(_records(every, notes, min(most or _ROWS, _ROWS)), most)
     return _csv(every, notes, most)
 
@@ -130,9 +139,10 @@ def _json_list(every: Iterator[bytes]) -> pd.DataFrame | None:
     return pd.DataFrame(rows, dtype=object) if whole else None
 
 
-def _wandb(path: Path, notes: Notes) -> pd.DataFrame | None:
+def _split(text: bytes, notes: Notes) -> pd.DataFrame | None:
+    """The rows of a table of W&B or of mlflow: one document of columns and data."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(text)
         names = list(content["columns"])
         if not all(isinstance(name, str) for name in names):
             raise TypeError("no names of columns")

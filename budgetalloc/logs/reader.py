@@ -177,7 +177,12 @@ def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
         "Give the file or folder that the trainer wrote its rollouts to, such as the folder "
         "'completions' of TRL (log_completions=True)."
     )
-    if head is not None and len(head.columns) > 1:
+    if head is not None and len(head) == 1 and head.iloc[0].map(type).isin([list, dict]).any():
+        advice = (
+            f"{file.name} is one JSON document with the keys {listed(head.columns)}, and has no "
+            "rows: write a line of JSON for each rollout, with its prompt and reward."
+        )
+    elif head is not None and len(head.columns) > 1:
         advice = (
             f"{file.name} has the columns {listed(head.columns)}: name those of the prompts and "
             "of the rewards, and if there are some those of steps and lengths, with prompt=, "

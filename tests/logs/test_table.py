@@ -274,3 +274,19 @@ def test_counts_under_other_names_are_doubted_and_the_errors_say_how_to_name_the
     assert len(ledger) == 144
     graded = "step,id,reward\n" + "".join(f"0,{p // 2},{p % 9}\n" for p in range(18))
     assert doubts(tmp_path / "c.csv", graded)[1] == []
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_one_json_document_is_told_from_rows(tmp_path, indent):
+    path, rows = tmp_path / "results.json", [[0, "007", 1.0], [0, "007", 0.0], [1, "1e5", None]]
+    path.write_text(json.dumps({"columns": ["step", "prompt_id", "reward"], "data": rows}, indent=indent))  # mlflow
+    assert read_log(path).frame.prompt.tolist() == ["007", "007", "1e5"]
+    evalplus = {"date": "d", "eval": {f"HumanEval/{p}": [{"base_status": "pass"}] * 4 for p in range(3)}}
+    for text in (evalplus, {"results": [{"score": 1.0, "x": 2}] * 3}):
+        path.write_text(json.dumps(text, indent=indent))
+        with pytest.raises(InputError, match=rf"is one JSON document with the keys \['{next(iter(text))}'.*a line of"):
+            read_log(path)
+    for first in ("{", '{"step": 0, "pro'):  # a line that ends early
+        path.write_text(first + '\n{"step": 0, "prompt_id": "a", "reward": 1}\n')
+        log, notes = read(path)
+        assert (len(log), notes) == (1, {"broken row": 1})
