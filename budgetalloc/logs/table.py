@@ -321,14 +321,16 @@ def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> C
 
 
 def _in_lists(frame: pd.DataFrame, columns: Columns) -> list[str]:
-    """The columns of lists, if the prompt and the reward of each row are lists of one length."""
-    if len(columns.rewards) != 1 or not frame[columns.ids[0]].map(type).isin([list]).all():
+    """The columns of lists, if the prompt and the rewards of each row are lists of one length."""
+    if not columns.rewards or not frame[columns.ids[0]].map(type).isin([list]).all():
         return []
-    sizes = frame[columns.used].map(lambda x: len(x) if isinstance(x, list) else -1)
-    own = sizes[columns.ids[0]]
-    if not own.equals(sizes[next(iter(columns.rewards))]):
-        return []
-    return [name for name in columns.used if sizes[name].equals(own)]
+    own = frame[columns.ids[0]].map(len)
+
+    def fits(name: str) -> bool:
+        cells = frame[name]
+        return cells.map(lambda x: len(x) if isinstance(x, list) else -1).equals(own)
+
+    return list(filter(fits, frame.columns)) if all(map(fits, columns.rewards)) else []
 
 
 def _ids(frame: pd.DataFrame, columns: Columns, untyped: bool) -> Any:

@@ -206,6 +206,18 @@ def test_a_line_of_lists_is_a_row_for_each_entry(tmp_path):
     assert log.frame.reward.tolist() == [1.0, 0.0, 1.0, 1.0] * 2
 
 
+def test_a_line_of_lists_may_have_several_rewards_and_facts_about_them(tmp_path):
+    row = {"step": ["5"] * 4, "prompt": ["p", "p", "q", "q"], "completion": list("abcd")}
+    row |= {"MathAccuracy": [1.0, 0.0, 1.0, 1.0], "Format": [1.0, 1.0, 0.0, None]}
+    weights = {"MathAccuracy": 1.0, "Format": 0.5}
+    for advantages, doubted in (([0.5, -0.5, 0.0, 0.0], 0), ([0.5, 0.5, 0.0, 0.0], 1)):
+        path = lines(tmp_path / "completions.jsonl", [row | {"advantages": advantages}])
+        log = read_log(path, prompt="prompt", reward=weights)
+        assert log.frame.reward.tolist() == [1.5, 0.5, 1.0, 1.0]
+        assert log.frame.step.tolist() == [5] * 4
+        assert len(log.notes.doubts) == doubted
+
+
 def test_a_column_of_rewards_with_a_number_in_each_row_is_one_rollout_a_row(tmp_path):
     """NeMo RL writes the messages of a rollout, and its reward in a column called rewards."""
     rows = [{"content": [f"user: q{k // 2}"], "rewards": float(k % 2), "idx": k} for k in range(4)]
