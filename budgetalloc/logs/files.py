@@ -192,7 +192,21 @@ def _batch_frame(batch: Any) -> pd.DataFrame:
 def _column(values: Any) -> Any:
     if str(values.type) in ("float", "double"):
         return np.array(values.to_pandas(), dtype=np.float64)
-    return pd.Series(values.to_pylist(), dtype=object)
+    cells = values.to_pylist()
+    if "extension<arrow.json>" in str(values.type):
+        cells = [_decoded(cell, values.type) for cell in cells]
+    return pd.Series(cells, dtype=object)
+
+
+def _decoded(cell: Any, kind: Any) -> Any:
+    """A cell in which the JSON text of `datasets`' type Json, at any depth, is the value itself."""
+    if str(kind) == "extension<arrow.json>":
+        return json.loads(cell) if isinstance(cell, str) else cell
+    if isinstance(cell, list):
+        return [_decoded(x, kind.value_type) for x in cell]
+    if isinstance(cell, dict):
+        return {name: _decoded(x, kind.field(name).type) for name, x in cell.items()}
+    return cell
 
 
 def _check_names(names: list[str]) -> None:

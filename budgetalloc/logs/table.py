@@ -328,7 +328,7 @@ def _in_lists(frame: pd.DataFrame, columns: Columns) -> list[str]:
 
     def fits(name: str) -> bool:
         cells = frame[name]
-        return cells.map(lambda x: len(x) if isinstance(x, list) else -1).equals(own)
+        return bool(cells.map(lambda x: len(x) if isinstance(x, list) else -1).equals(own))
 
     return list(filter(fits, frame.columns)) if all(map(fits, columns.rewards)) else []
 
