@@ -15,7 +15,7 @@ import pandas as pd
 
 from budgetalloc.errors import InputError, imported
 from budgetalloc.logs.cells import listed
-from budgetalloc.logs.records import FAULTS, Notes, check_no_pointer, lines, parsed
+from budgetalloc.logs.records import FAULTS, TORN, Notes, check_no_pointer, lines, parsed
 
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".table.json")
 _PACKED = (".gz", ".zst")
@@ -23,7 +23,6 @@ _PACKED = (".gz", ".zst")
 _LEFT_OUT = ("eval", "checkpoint-", "cache-", "annotations", ".")
 _DEEPEST = 5  # folders below the one that is searched
 _HEAD, _ROWS = 64, 65_536  # rows that tell the kind of a log, and rows that are parsed at once
-_TORN = "file that cannot be read to its end"
 
 
 def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame | None:
@@ -150,7 +149,7 @@ def _split(text: bytes, notes: Notes) -> pd.DataFrame | None:
         notes.note("broken row", len(content["data"]) - len(rows))
         return pd.DataFrame(rows, columns=names, dtype=object)
     except FAULTS:
-        notes[_TORN] += 1
+        notes[TORN[1]] += 1
         return None
 
 
@@ -168,7 +167,7 @@ def _arrow(path: Path, notes: Notes) -> Iterator[pd.DataFrame]:
     except InputError:
         raise
     except (OSError, pa.ArrowException, MemoryError, *FAULTS):
-        notes[_TORN] += 1
+        notes[TORN[1]] += 1
 
 
 def _ipc(pa: Any, source: Any) -> Iterator[Any]:
