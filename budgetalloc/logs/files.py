@@ -15,7 +15,7 @@ import pandas as pd
 
 from budgetalloc.errors import InputError, imported
 from budgetalloc.logs.cells import listed
-from budgetalloc.logs.records import FAULTS, Notes, check_no_pointer, lines, parsed
+from budgetalloc.logs.records import FAULTS, TORN, Notes, check_no_pointer, lines, parsed
 
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".table.json")
 _PACKED = (".gz", ".zst")
@@ -23,7 +23,6 @@ _PACKED = (".gz", ".zst")
 _LEFT_OUT = ("eval", "checkpoint-", "cache-", "annotations", ".")
 _DEEPEST = 5  # folders below the one that is searched
 _HEAD, _ROWS = 64, 65_536  # rows that tell the kind of a log, and rows that are parsed at once
-_TORN = "file that cannot be read to its end"
 
 
 def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame | None:
@@ -31,16 +30,25 @@ def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame 
     floats. None for no table. Rows that cannot be read, and an early end, are noted."""
     check_no_pointer(path)
     if path.name.endswith(".table.json"):
-        return _wandb(path, notes)
+        return _split(path.read_bytes(), notes)
     if path.suffix in (".parquet", ".arrow"):
         return _joined(_arrow(path, notes), most)
     every = lines(path, notes)
     head = list(islice(every, 20))
     every = chain(head, every)
     first = next((line for line in head if line.strip()), b"")
-    if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
+    opening = first.strip(b"\xef\xbb\xbf \t\r\n")
+    if opening.startswith(b"["):
         return _json_list(every)
-    if parsed(head)[0]:
+    records = parsed(head)[0]
+    if opening == b"{" or (opening.startswith(b"{") and not records):  # one document in many lines
+        text = b"".join(every)
+        whole = parsed([text.strip(b"\xef\xbb\xbf \t\r\n")])[0]
+        every = iter([json.dumps(whole[0]).encode()] if whole else text.splitlines(True))
+        records = whole or records
+    if len(records) == 1 and records[0].keys() >= {"columns", "data"}:
+        return _split(b"".join(every), notes)
+    if records:
         return _joined(_records(every, notes, min(most or _ROWS, _ROWS)), most)
     return _csv(every, notes, most)
 
@@ -130,9 +138,10 @@ def _json_list(every: Iterator[bytes]) -> pd.DataFrame | None:
     return pd.DataFrame(rows, dtype=object) if whole else None
 
 
-def _wandb(path: Path, notes: Notes) -> pd.DataFrame | None:
+def _split(text: bytes, notes: Notes) -> pd.DataFrame | None:
+    """The rows of a table of W&B or of mlflow: one document of columns and data."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(text)
         names = list(content["columns"])
         if not all(isinstance(name, str) for name in names):
             raise TypeError("no names of columns")
@@ -140,7 +149,7 @@ def _wandb(path: Path, notes: Notes) -> pd.DataFrame | None:
         notes.note("broken row", len(content["data"]) - len(rows))
         return pd.DataFrame(rows, columns=names, dtype=object)
     except FAULTS:
-        notes[_TORN] += 1
+        notes[TORN[1]] += 1
         return None
 
 
@@ -158,7 +167,7 @@ def _arrow(path: Path, notes: Notes) -> Iterator[pd.DataFrame]:
     except InputError:
         raise
     except (OSError, pa.ArrowException, MemoryError, *FAULTS):
-        notes[_TORN] += 1
+        notes[TORN[1]] += 1
 
 
 def _ipc(pa: Any, source: Any) -> Iterator[Any]:
@@ -182,7 +191,21 @@ def _batch_frame(batch: Any) -> pd.DataFrame:
 def _column(values: Any) -> Any:
     if str(values.type) in ("float", "double"):
         return np.array(values.to_pandas(), dtype=np.float64)
-    return pd.Series(values.to_pylist(), dtype=object)
+    cells = values.to_pylist()
+    if "extension<arrow.json>" in str(values.type):
+        cells = [_decoded(cell, values.type) for cell in cells]
+    return pd.Series(cells, dtype=object)
+
+
+def _decoded(cell: Any, kind: Any) -> Any:
+    """A cell in which the JSON text of `datasets`' type Json, at any depth, is the value itself."""
+    if str(kind) == "extension<arrow.json>":
+        return json.loads(cell) if isinstance(cell, str) else cell
+    if isinstance(cell, list):
+        return [_decoded(x, kind.value_type) for x in cell]
+    if isinstance(cell, dict):
+        return {name: _decoded(x, kind.field(name).type) for name, x in cell.items()}
+    return cell
 
 
 def _check_names(names: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Finds the log in a file or folder, recognises its kind by its columns, and makes one frame."""
 
+import contextlib
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
 from budgetalloc.logs.cells import OWN, Asked, listed
+from budgetalloc.logs.facts import doubt_rows, with_prompts
 from budgetalloc.logs.files import candidates, dataset_frame, frame_of, head_of
 from budgetalloc.logs.kinds import TABLES, kind_of
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
 from budgetalloc.logs.records import Notes
-from budgetalloc.logs.table import rollouts, with_groups, with_steps
+from budgetalloc.logs.table import RENAME, doubt_rewards, rollouts, with_groups, with_steps
 
 _SERIES = ("trl", "verl", "prime-rl", "tinker")  # files that differ by a number are one log
 
@@ -73,10 +75,19 @@ def _rollouts(
     if not held:
         return pd.DataFrame({"step": [], "prompt": [], "reward": []}), texts
     rows = with_steps(pd.concat(held), notes)
+    if log.kind != "ledger":
+        rows = with_prompts(rows, notes, named=asked.prompt is not None)
+    if log.kind == "table":
+        doubt_rewards(rows, notes)
     if log.kind == "trl":
         rows = completions.whole(rows, asked, notes, log.files, log.place)
     if log.kind == "ledger":
         rows = with_groups(rows, rows[OWN + "size"])
+    else:
+        facts = Notes()
+        doubt_rows(rows, facts)
+        notes.update(facts)
+        notes.doubts[:0] = facts.doubts  # a contradiction comes before what was assumed
     rows.attrs.update(attrs)
     if not rows["step"].is_monotonic_increasing:
         notes["steps out of order, sorted"] += 1
@@ -124,6 +135,8 @@ def _find(path: Path, asked: Asked) -> Log:
     logs, unknown = _logs(path, asked)
     if len(logs) == 1:
         return logs[0]
+    if not logs and unknown is not None:
+        kind_of(unknown[1], unknown[0], asked)  # raises if the user named a column that it lacks
     if not logs:
         raise _unknown(path, *(unknown or (path, None)))
     choices = "\n".join(f"  {log.place}  (kind={log.kind!r})" for log in logs)
@@ -133,28 +146,30 @@ def _find(path: Path, asked: Asked) -> Log:
 
 
 def _logs(path: Path, asked: Asked) -> tuple[list[Log], tuple[Path, pd.DataFrame] | None]:
-    """The logs in a folder, and the first file that holds a table of unknown columns."""
+    """The logs in a folder, and the file with the most of other columns."""
     logs: list[Log] = []
-    unknown = None
-    for files in candidates(path):
-        kinds = {}
-        for file in files[:3]:
-            head = head_of(file)
-            kinds[file] = kind_of(head, file, asked)
-            deep = file.parent != path and file.suffix != ".arrow"
-            if kinds[file] is None and head is not None and not deep:
-                unknown = unknown or (file, head)
-        file, found = next(((file, kind) for file, kind in kinds.items() if kind), (files[0], None))
+    unknown: list[tuple[Path, pd.DataFrame]] = []
+
+    def kind(file: Path) -> str | None:
+        """The kind of a file's log; None, too, if a column that the user named is elsewhere."""
+        head, found = head_of(file), None
+        with contextlib.suppress(InputError):
+            found = kind_of(head, file, asked)
         deep = file.parent != path and file.suffix != ".arrow"
-        if found is None or (found == "table" and deep):
+        if found is None and head is not None and not deep:
+            unknown.append((file, head))
+        return None if found == "table" and deep else found
+
+    for files in candidates(path):
+        file, found = next(((x, known) for x in files[:3] if (known := kind(x))), (files[0], None))
+        if found is None:
             continue
         if found in _SERIES or (found == "table" and file.suffix in (".parquet", ".arrow")):
             place = Path(os.path.commonpath([file.parent for file in files]))
             logs.append(Log(found, files, place))
         else:
-            alone = [file for file in files if kind_of(head_of(file), file, asked) == found]
-            logs += [Log(found, [file], file) for file in alone]
-    return logs, unknown
+            logs += [Log(found, [file], file) for file in files if kind(file) == found]
+    return logs, max(unknown, key=lambda pair: len(pair[1].columns), default=None)
 
 
 def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
@@ -162,11 +177,16 @@ def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
         "Give the file or folder that the trainer wrote its rollouts to, such as the folder "
         "'completions' of TRL (log_completions=True)."
     )
-    if head is not None and len(head.columns) > 1:
+    if head is not None and len(head) == 1 and head.iloc[0].map(type).isin([list, dict]).any():
+        advice = (
+            f"{file.name} is one JSON document with the keys {listed(head.columns)}, and has no "
+            "rows: write a line of JSON for each rollout, with its prompt and reward."
+        )
+    elif head is not None and len(head.columns) > 1:
         advice = (
             f"{file.name} has the columns {listed(head.columns)}: name those of the prompts and "
             "of the rewards, and if there are some those of steps and lengths, with prompt=, "
-            "reward=, step= and length= (--prompt, --reward, --step, --length)."
+            f"reward=, step= and length= (--prompt, --reward, --step, --length). {RENAME}"
         )
     return InputError(
         f"source={str(source)!r}",

@@ -25,6 +25,10 @@ NO_STEPS = (
     "with step="
 )
 """The doubt about a log whose groups are not known."""
+LOST = ("broken row", "row without a prompt")
+"""Notes about rows that were left out, although they are rollouts."""
+TORN = ("file that ends early", "file that cannot be read to its end")
+"""Notes about files of which an unknown part was left out."""
 _LFS = b"version https://git-lfs.github.com"
 _NAMED = 20  # unused columns in the notes
 
@@ -92,7 +96,7 @@ def lines(path: Path, notes: Notes) -> Iterator[bytes]:
         try:
             yield from file
         except (OSError, EOFError, zlib.error):
-            notes["file that ends early"] += 1
+            notes[TORN[0]] += 1
 
 
 def first(path: Path, count: int = 20) -> list[Record]:

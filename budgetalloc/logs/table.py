@@ -15,6 +15,7 @@ import pandas as pd
 from budgetalloc.beliefs.rewards import LARGEST_REWARD
 from budgetalloc.errors import InputError, shown
 from budgetalloc.logs.cells import OWN, Asked, known_id, listed, numbers, there, weighted
+from budgetalloc.logs.facts import add_contents, add_facts
 from budgetalloc.logs.records import FAULTS, LARGEST, NO_STEPS, Notes
 
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
@@ -48,6 +49,8 @@ _WIDE = re.compile(r"(reward|score)s?_?\d+")
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _ENOUGH = 8  # rows that allow an inference
 _MOST = 100_000  # rollouts of a row
+_SOME = 64  # rows that tell what a column holds
+RENAME = "Columns of counts have to be renamed: 'successes' and 'rollouts'."
 SCORE = "score of "
 """Comes before the name of a reward function."""
 
@@ -94,6 +97,10 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     def several(choices: Sequence[str]) -> tuple[str, ...]:
         return tuple(filter(None, [one(choices)]))
 
+    def counted(choices: Sequence[str]) -> tuple[str, ...]:
+        names = [by_name[x] for x in choices if x in by_name]
+        return tuple([name for name in names if _counts(frame[name])] or names)[:1]
+
     ids = several(_ID) or several(_TEXT) or several(_NUMBERED)
     hashed = asked.prompt is None and not several(_ID) and one(_TEXT) is not None
     if asked.prompt is not None:
@@ -104,7 +111,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     for argument, names in (("prompt", ids), ("reward", named)):
         for name in names:
             there(frame, argument, name)
-    counts = (*several(_SUCCESSES), *several(_ROLLOUTS))
+    counts = (*counted(_SUCCESSES), *counted(_ROLLOUTS))
     counts = counts if not named and len(counts) == 2 else ()
     wide = [name for name in map(str, frame.columns) if _WIDE.fullmatch(_plain(name))]
     rewards = named or dict.fromkeys(several(_REWARD) or several(_REWARDS) or wide, 1.0)
@@ -131,6 +138,13 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     return columns
 
 
+def _counts(cells: pd.Series) -> bool:
+    """Whether a column may hold counts, and not a list or a text for each row."""
+    some = cells.head(_SOME)
+    lists = some.map(type).isin([list, dict]).any()
+    return not lists and not (len(some) > 0 and numbers(some)[1].all())
+
+
 def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.DataFrame:
     """The rollouts of a table, with the reward by each function. Rows that cannot be used are left
     out and counted. The index has the number of the row that each rollout came from."""
@@ -140,7 +154,7 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
             f"source={str(path)!r} has the columns {listed(frame.columns)}: one must name prompts, "
             "and one must hold rewards, or two successes and rollouts. Pass prompt= and reward= "
             "with the names of these columns, and step= and length= if there are some (--prompt, "
-            "--reward, --step, --length).",
+            f"--reward, --step, --length). {RENAME}",
             argument="source",
         )
     if columns.grouped and "success" in columns.others:
@@ -158,6 +172,11 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     untyped = frame.attrs.get("untyped", False)
     if lists := _in_lists(frame, columns):
         frame = frame.explode(lists, ignore_index=True)
+    own = frame.filter(regex=f"^{OWN}")
+    if not columns.grouped:
+        own = own.join(add_facts(frame, columns.used))
+    if len(columns.ids) == 1 and not columns.hashed:
+        own = own.join(add_contents(frame, columns.ids[0]))
     lengths = None  # a list of each group
     out, odd_R = pd.DataFrame(index=frame.index), np.zeros(len(frame), dtype=bool)
     for key, name in columns.others.items():
@@ -196,6 +215,20 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     infinite_R = out["reward"].abs() > LARGEST_REWARD
     notes.note("infinite reward", infinite_R.sum())
     return out.assign(reward=out["reward"].mask(infinite_R), grouped=columns.grouped)
+
+
+def doubt_rewards(rows: pd.DataFrame, notes: Notes) -> None:
+    """Notes rewards that may be counts: whole numbers above 1, one for each prompt of a step."""
+    known = rows["reward"].dropna()
+    whole = (known % 1 == 0).all() and (known >= 0).all() and known.max() > 1
+    several = rows["grouped"].any() or rows.duplicated(["step", "prompt"]).any()
+    if len(known) >= _ENOUGH and whole and not several:
+        names = [name.removeprefix(SCORE) for name in rows if name.startswith(SCORE)]
+        notes.doubt(
+            f"column {' and '.join(map(repr, names))} holds whole numbers up to {known.max():g}, "
+            f"one for each prompt: does it count successes? {RENAME}",
+            len(known),
+        )
 
 
 def _checked(frame: pd.DataFrame, argument: str, name: str) -> Any:
@@ -288,14 +321,16 @@ def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> C
 
 
 def _in_lists(frame: pd.DataFrame, columns: Columns) -> list[str]:
-    """The columns of lists, if the prompt and the reward of each row are lists of one length."""
-    if len(columns.rewards) != 1 or not frame[columns.ids[0]].map(type).isin([list]).all():
+    """The columns of lists, if the prompt and the rewards of each row are lists of one length."""
+    if not columns.rewards or not frame[columns.ids[0]].map(type).isin([list]).all():
         return []
-    sizes = frame[columns.used].map(lambda x: len(x) if isinstance(x, list) else -1)
-    own = sizes[columns.ids[0]]
-    if not own.equals(sizes[next(iter(columns.rewards))]):
-        return []
-    return [name for name in columns.used if sizes[name].equals(own)]
+    own = frame[columns.ids[0]].map(len)
+
+    def fits(name: str) -> bool:
+        cells = frame[name]
+        return bool(cells.map(lambda x: len(x) if isinstance(x, list) else -1).equals(own))
+
+    return list(filter(fits, frame.columns)) if all(map(fits, columns.rewards)) else []
 
 
 def _ids(frame: pd.DataFrame, columns: Columns, untyped: bool) -> Any:

@@ -1,5 +1,6 @@
 """Compare policies on a log, over several seeds and in several processes."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -25,7 +26,7 @@ from budgetalloc.errors import (
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.parallel import Workers, check_workers, in_parallel
-from budgetalloc.offline.replay import Replay
+from budgetalloc.offline.replay import NO_HISTORY, Replay
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.policies import Policy
 from budgetalloc.policies.interface import Bounds
@@ -34,6 +35,7 @@ from budgetalloc.training.policy_like import PolicyLike, policy_of
 if TYPE_CHECKING:
     import pandas as pd
 
+_log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 _SHARES = ("taught", "reward", "mixed_rollouts", "signal", "drawn", "modelled")
 FIGURES = (*_SHARES[:2], "mixed", *_SHARES[2:])
@@ -185,6 +187,9 @@ def compare(
     modelled           0.00      0.14
     """
     pandas = imported("pandas", "compare", "logs")  # before the replays
+    world = world if isinstance(world, Replay) else Replay(world)
+    if world.sweeps == 1:
+        _log.warning("%s", NO_HISTORY)
     run = comparisons(
         policies,
         world,

@@ -19,6 +19,11 @@ _Ints = NDArray[np.int64]
 
 _NEAR = 2  # visits before and after the present one that the model and `rates` look at
 _PRIOR = 0.5  # Jeffreys' prior of the model
+NO_HISTORY = (
+    "no history here: no prompt returns in a later step of the log, so policies that learn from "
+    "earlier steps have nothing to learn from, and these figures do not compare policies"
+)
+"""Said of replays of a log in which every prompt has one visit."""
 
 
 @keywords

@@ -9,6 +9,7 @@ from typing import Any
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import FAILED, MIXED, PASSED, SINGLE, TIED
 from budgetalloc.logs.records import NO_STEPS
+from budgetalloc.offline.replay import NO_HISTORY
 from budgetalloc.report.replays import COLUMNS, LIMITS
 from budgetalloc.report.summary import BELIEF, NEAR, Report, share
 
@@ -121,8 +122,9 @@ def cost_sentences(run: Report) -> list[str]:
     if run.share_single:
         text = (
             f"{percent(run.share_single)} of the rollouts were single rollouts, the only one of "
-            "their prompt in the step, as adaptive() requests. Their baseline is a prediction from "
-            "earlier steps: the gradient is in the difference between success and prediction."
+            "their prompt in the step. Where adaptive() requested them, their baseline is a "
+            "prediction from earlier steps, and the gradient is in the difference between success "
+            "and prediction."
         )
         if run.share_as_predicted and run.predictable:
             near = percent(run.share_as_predicted)
@@ -196,6 +198,8 @@ def replay_sentences(run: Report) -> list[str]:
         f"{narrowed if run.replay_narrowed else 'as in the log'}; "
         f"{_counted(run.replay_seeds or 0, 'seed')}."
     ]
+    if (run.by_prompt["visits"] == 1).all():
+        lines.append(f"{NO_HISTORY[0].upper()}{NO_HISTORY[1:]}.")
     return [*lines, COLUMNS, *LIMITS]
 
 

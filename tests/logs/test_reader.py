@@ -64,3 +64,16 @@ def test_notes_keep_their_doubts_when_pickled_and_copied():
     again = pickle.loads(pickle.dumps(notes))  # noqa: S301
     for other in (again, copy.copy(notes), copy.deepcopy(notes)):
         assert (other, other.doubts, other.missing) == (notes, ["rows may be missing"], (2, 9))
+
+
+@pytest.mark.parametrize("name", ["aggregated_results.jsonl", "run_metadata.jsonl", "a.csv", "z.csv"])
+def test_a_folder_is_read_by_the_file_that_has_the_named_columns(tmp_path, name):
+    rows = "".join(f"q{k // 4},{k % 2},r\n" for k in range(20))
+    (tmp_path / "gsm8k.csv").write_text("input_prompt,score,response\n" + rows)
+    (tmp_path / name).write_text('{"avg_score": 0.5}\n' if name.endswith("l") else "avg_score,at\n0.5,1\n")
+    log = read_log(tmp_path, prompt="input_prompt", reward="score")
+    assert (log.path.name, len(log)) == ("gsm8k.csv", 20)
+    with pytest.raises(InputError, match=r"gsm8k\.csv has the columns \['input_prompt', 'score', 'response'\]"):
+        read_log(tmp_path)
+    with pytest.raises(InputError, match=r"prompt='input_promt': the log has no such column.*'input_prompt'"):
+        read_log(tmp_path, prompt="input_promt", reward="score")

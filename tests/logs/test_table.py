@@ -206,6 +206,18 @@ def test_a_line_of_lists_is_a_row_for_each_entry(tmp_path):
     assert log.frame.reward.tolist() == [1.0, 0.0, 1.0, 1.0] * 2
 
 
+def test_a_line_of_lists_may_have_several_rewards_and_facts_about_them(tmp_path):
+    row = {"step": ["5"] * 4, "prompt": ["p", "p", "q", "q"], "completion": list("abcd")}
+    row |= {"MathAccuracy": [1.0, 0.0, 1.0, 1.0], "Format": [1.0, 1.0, 0.0, None]}
+    weights = {"MathAccuracy": 1.0, "Format": 0.5}
+    for advantages, doubted in (([0.5, -0.5, 0.0, 0.0], 0), ([0.5, 0.5, 0.0, 0.0], 1)):
+        path = lines(tmp_path / "completions.jsonl", [row | {"advantages": advantages}])
+        log = read_log(path, prompt="prompt", reward=weights)
+        assert log.frame.reward.tolist() == [1.5, 0.5, 1.0, 1.0]
+        assert log.frame.step.tolist() == [5] * 4
+        assert len(log.notes.doubts) == doubted
+
+
 def test_a_column_of_rewards_with_a_number_in_each_row_is_one_rollout_a_row(tmp_path):
     """NeMo RL writes the messages of a rollout, and its reward in a column called rewards."""
     rows = [{"content": [f"user: q{k // 2}"], "rewards": float(k % 2), "idx": k} for k in range(4)]
@@ -249,3 +261,44 @@ def test_an_empty_log_is_said_to_be_empty(tmp_path):
     (tmp_path / "log.csv").write_text("step,prompt,reward\n")
     with pytest.raises(ba.InputError, match="The log holds no row that could be read"):
         report(tmp_path / "log.csv", policies=())
+
+
+@pytest.mark.parametrize(
+    "listed", [[{"text": "t", "correct": True}] * 8, ["t"] * 8, '[{"text": "t"}]', "see file 3", {"0": "t"}, [1, 0]]
+)
+@pytest.mark.parametrize("name", ["rollouts", "samples", "num_rollouts"])
+def test_counts_are_told_from_a_column_of_the_rollouts_themselves(tmp_path, listed, name):
+    rows = [{"question_id": p, "n_correct": p, "n_rollouts": 8, name: listed} for p in range(6)]
+    ledger = read_log(lines(tmp_path / "raw.jsonl", rows))
+    assert (len(ledger), sizes(ledger)) == (48, {8})
+    assert ledger.frame.reward.sum() == 15
+
+
+def test_counts_under_other_names_are_doubted_and_the_errors_say_how_to_name_them(tmp_path):
+    text = "qid,c_rl,k\n" + "".join(f"{p},{p % 9},8\n" for p in range(18))
+    rename = "Columns of counts have to be renamed: 'successes' and 'rollouts'."
+    with pytest.raises(InputError, match=rename):
+        read(tmp_path / "c.csv", text)
+    ledger, said = doubts(tmp_path / "c.csv", text, prompt="qid", reward="c_rl")
+    counted = f"column 'c_rl' holds whole numbers up to 8, one for each prompt: does it count successes? {rename}"
+    assert said == [STEPLESS, counted]
+    ledger, _ = read(tmp_path / "c.csv", text.replace("c_rl,k", "successes,rollouts"), prompt="qid")
+    assert len(ledger) == 144
+    graded = "step,id,reward\n" + "".join(f"0,{p // 2},{p % 9}\n" for p in range(18))
+    assert doubts(tmp_path / "c.csv", graded)[1] == []
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_one_json_document_is_told_from_rows(tmp_path, indent):
+    path, rows = tmp_path / "results.json", [[0, "007", 1.0], [0, "007", 0.0], [1, "1e5", None]]
+    path.write_text(json.dumps({"columns": ["step", "prompt_id", "reward"], "data": rows}, indent=indent))  # mlflow
+    assert read_log(path).frame.prompt.tolist() == ["007", "007", "1e5"]
+    evalplus = {"date": "d", "eval": {f"HumanEval/{p}": [{"base_status": "pass"}] * 4 for p in range(3)}}
+    for text in (evalplus, {"results": [{"score": 1.0, "x": 2}] * 3}):
+        path.write_text(json.dumps(text, indent=indent))
+        with pytest.raises(InputError, match=rf"is one JSON document with the keys \['{next(iter(text))}'.*a line of"):
+            read_log(path)
+    for first in ("{", '{"step": 0, "pro'):  # a line that ends early
+        path.write_text(first + '\n{"step": 0, "prompt_id": "a", "reward": 1}\n')
+        log, notes = read(path)
+        assert (len(log), notes) == (1, {"broken row": 1})

@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 
 from budgetalloc import Ledger
-from budgetalloc.offline.comparison import FIGURES
+from budgetalloc.cli.__main__ import main
+from budgetalloc.offline.comparison import FIGURES, compare
+from budgetalloc.offline.replay import NO_HISTORY
 from budgetalloc.report import as_html, as_text, replays, report
 
 
@@ -76,3 +78,17 @@ def test_the_first_whole_steps_of_a_long_log_are_replayed(monkeypatch):
     found = run(["uniform"], seeds=[0])
     assert (found.replay_steps, found.replay_logged) == (2, 6)
     assert "The first 2 of about 6 steps" in as_text(found)
+
+
+def test_where_no_prompt_returns_it_is_said_that_there_is_no_history(tmp_path, capsys, caplog):
+    rows = [(step, 4 * step + p, float(k < p)) for step in range(4) for p in range(4) for k in range(4)]
+    once = pd.DataFrame(rows, columns=["step", "prompt", "reward"])
+    for frame, said in ((once, True), (once.assign(prompt=once["prompt"] % 4), False)):
+        caplog.clear()
+        ledger = Ledger.of_frame(frame)
+        compare({"uniform": "uniform", "adaptive": "adaptive"}, ledger, 16, seeds=[0], workers=1)
+        assert (NO_HISTORY in caplog.text) is said
+        assert (NO_HISTORY[1:] in " ".join(as_text(run(["uniform", "adaptive"], ledger, seeds=[0])).split())) is said
+        frame.to_csv(tmp_path / "log.csv", index=False)
+        assert main(["replay", str(tmp_path / "log.csv"), "--prompt", "prompt", "--seeds", "1", "--workers", "1"]) == 0
+        assert (f"CAREFUL: {NO_HISTORY}" in " ".join(capsys.readouterr().out.split())) is said

@@ -1,5 +1,6 @@
 """What the rollouts of a run were spent on: by brute force, by hand, and on a logged run of a real model."""
 
+import gzip
 import json
 import math
 from collections import defaultdict
@@ -287,3 +288,20 @@ def test_a_resolution_counts_near_ties_as_equal():
     assert any("0.01" in text for text in near.notes)
     with pytest.raises(InputError, match="resolution"):
         report(log(rows), policies=(), resolution=-1)
+
+
+@pytest.mark.parametrize(
+    "torn", ["[1", '{"step": 0, "prompt_id": "a", "reward": "x"}', '{"step": 0, "reward": 1}', None]
+)
+def test_half_a_log_is_not_healthy(tmp_path, torn):
+    path = tmp_path / "log.jsonl"
+    rows = [{"step": k // 4, "prompt_id": "a", "reward": k % 2} for k in range(40)]
+    if torn is None:
+        torn = '{"step": 0, "prompt_id": "a", "reward": null}'
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert report(path, policies=()).verdict == "Healthy."
+    path.write_text("".join(f"{json.dumps(row)}\n{torn}\n" for row in rows))
+    verdict = report(path, policies=()).verdict
+    assert verdict.startswith("Look at 40 of 80 rows, which are lost (")
+    path.write_bytes(gzip.compress(path.read_bytes())[:-40])
+    assert "the file that ends early" in report(path.rename(f"{path}.gz"), policies=()).verdict

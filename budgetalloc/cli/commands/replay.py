@@ -16,7 +16,7 @@ from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.offline.comparison import comparisons, summarise
 from budgetalloc.offline.parallel import check_workers
-from budgetalloc.offline.replay import Replay
+from budgetalloc.offline.replay import NO_HISTORY, Replay
 from budgetalloc.report.replays import COLUMNS, LIMITS, POLICIES, unit_rewards
 from budgetalloc.report.summary import plain
 from budgetalloc.report.text import fitting, replay_table
@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> None:
     reading = opened(args, **instead)
     ledger = with_unit_rewards(reading)
     world = Replay(ledger)
+    reading.notes.doubt(NO_HISTORY, len(world.ids) if world.sweeps == 1 else 0)
     rollouts, prompts, steps = terms(args, config, ledger, world)
     group = max(rollouts // prompts, 1)
     budgets = {

@@ -1,5 +1,7 @@
 """Datasets in memory and on disk, parquet and Arrow files, as `datasets` and pyarrow write them."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,26 @@ def test_prompts_without_an_id_are_hashed_and_a_table_of_neither_is_refused(tmp_
     pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "d.parquet")
     with pytest.raises(InputError, match=r"has the columns \['a', 'b'\]: name those of the prompts and of the rewards"):
         read(tmp_path / "d.parquet")
+
+
+@pytest.mark.parametrize("folder", ["d.parquet", "d.arrow"])
+def test_json_of_datasets_is_read_as_the_value_that_it_holds(tmp_path, folder):
+    """datasets 5 stores a column of texts and numbers, or such a part of one, as JSON."""
+    ids = ["a", 8, "007", "true", "null", "[1]"]
+    contents = ["x", [{"type": "text", "text": "x"}], "7", None, "null", "[1]"]
+    if not hasattr(pa, "json_"):
+        pytest.skip("before pyarrow 19")
+    mixed = pa.json_(pa.string())
+    column = pa.array(map(json.dumps, ids), pa.string()).cast(mixed)
+    parts = [[{"role": "user", "content": None if x is None else json.dumps(x)}] for x in contents]
+    plain = pa.array(parts, pa.list_(pa.struct({"role": pa.string(), "content": pa.string()})))
+    messages = plain.cast(pa.list_(pa.struct({"role": pa.string(), "content": mixed})))
+    for name, cells in (("prompt_id", column), ("prompt", messages)):
+        table, path = pa.table({"step": [0] * 6, name: cells, "reward": [1.0] * 6}), tmp_path / folder
+        if path.suffix == ".parquet":
+            pq.write_table(table, path)
+        else:
+            with pa.ipc.new_file(str(path), table.schema) as file:
+                file.write_table(table)
+        right = ids if name == "prompt_id" else [text_id([{"role": "user", "content": x}]) for x in contents]
+        assert read_log(path).frame.prompt.tolist() == right

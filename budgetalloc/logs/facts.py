@@ -1,0 +1,161 @@
+"""Columns that contradict that the rows of a log are all rollouts of its groups, or that its ids
+name prompts."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from budgetalloc.beliefs.rewards import EQUAL
+from budgetalloc.errors import printable
+from budgetalloc.logs.cells import OWN, known_id, numbers
+from budgetalloc.logs.records import Notes
+
+_ADVANTAGE = re.compile(r"(group_)?advantages?")
+_SIZE = re.compile(
+    r"(group_?size|(num|n)_?(rollouts|samples|generations|responses|completions|repeats)"
+    r"(_per_prompt)?|(rollouts|samples|generations|responses|completions)_per_prompt)"
+)
+_LIST = re.compile(r"(group|all|prompt)_(rewards|scores|advantages)")
+_RESPONSE = re.compile(r"(completion|response|output|answer|generation)(_text)?|(filtered_)?resps?")
+_SCORER = re.compile(r"(filter|scorer|judge|grader|verifier|metric|evaluator)(_name)?")
+_REASON = re.compile(
+    r"(capture|captured|select|selection|selected|sample|sampling|filter|drop|keep|kept|log|pick)"
+    r"_(reason|by|rule)"
+)
+_CONTENT = re.compile(
+    r"(raw_|input_)?(prompt|question|problem|query|messages)|input(_ids|_tokens|_text)?|"
+    r"prompt_(text|tokens|token_ids|ids|messages)"
+)
+_PLACE = re.compile(r".*(idx|index|place|position|slot)|task_id|group_id")  # may restart in a step
+_ROUNDING = 0.01  # of a mean advantage, relative to the largest
+
+
+def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
+    """What such columns of a table hold, by names that come after `OWN`."""
+    facts = pd.DataFrame(index=frame.index)
+    for name in frame.columns.drop(used, errors="ignore"):
+        plain, cells = _plain(name), frame[name]
+        if _ADVANTAGE.fullmatch(plain):
+            facts[f"{OWN}advantage"] = numbers(cells)[0]
+        elif _SIZE.fullmatch(plain):
+            facts[f"{OWN}size {name}"] = numbers(cells)[0]
+        elif _LIST.fullmatch(plain):
+            facts[f"{OWN}size {name}"] = [_size(cell) for cell in cells]
+        elif _RESPONSE.fullmatch(plain) and f"{OWN}completion" not in facts:
+            facts[f"{OWN}completion"] = [hash(str(cell)) for cell in cells]
+        elif _SCORER.fullmatch(plain) or _REASON.fullmatch(plain):
+            facts[f"{OWN}word {name}"] = cells.where(cells.map(type).isin([str]))
+    return facts.drop(columns=frame.columns, errors="ignore")
+
+
+def _size(cell: Any) -> float:
+    return float(len(cell)) if isinstance(cell, list) else np.nan
+
+
+def add_contents(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The name of the column of ids, and hashes of the prompts' contents if a column has them."""
+    facts = pd.DataFrame({f"{OWN}ids {name}": True}, index=frame.index)
+    for other in frame.columns.drop(name):
+        if _CONTENT.fullmatch(_plain(other)):
+            cells = [known_id(cell, is_text=True) for cell in frame[other]]
+            return facts.assign(**{f"{OWN}content {other}": pd.Series(cells, frame.index, object)})
+    return facts
+
+
+def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFrame:
+    """The rows, whose prompts are named by their contents if their ids restart in each step. Ids of
+    a column that the user `named` are only doubted."""
+    own = next((x.removeprefix(f"{OWN}ids ") for x in rows if x.startswith(f"{OWN}ids ")), None)
+    if own is None or set(map(type, rows["prompt"].tolist())) != {int}:
+        return rows
+    ids_S = rows["prompt"].astype(float).groupby(rows["step"]).agg(["min", "max", "nunique"])
+    low = ids_S["min"].iloc[0]
+    restarts = low in (0, 1) and (ids_S["min"] == low).all()
+    if len(ids_S) < 2 or not restarts or (ids_S["max"] - low + 1 != ids_S["nunique"]).any():
+        return rows
+    text = f"column {own!r} numbers prompts from {low:g} on in each step"
+    contents = [name for name in rows if name.startswith(f"{OWN}content ")]
+    for name in contents:
+        other = name.removeprefix(f"{OWN}content ")
+        if 2 * (rows[name].groupby(rows["prompt"]).nunique() > 1).sum() <= ids_S["nunique"].max():
+            continue
+        if named:
+            notes.doubt(f"{text}, with another {other!r}: pass prompt={other!r}", len(rows))
+            return rows
+        notes.doubt(f"{text}, with another {other!r}: prompts are named by {other!r}", len(rows))
+        return rows.assign(prompt=rows[name].where(rows[name].notna(), rows["prompt"]))
+    if not contents and _PLACE.fullmatch(_plain(own)):
+        notes.doubt(
+            f"{text}: are these the same prompts? If not, name the column of prompts with prompt=",
+            len(rows),
+        )
+    return rows
+
+
+def _plain(name: Any) -> str:
+    return str(name).strip().lower().replace("-", "_")
+
+
+def doubt_rows(rows: pd.DataFrame, notes: Notes) -> None:
+    """Notes where the columns of `add_facts` contradict the groups that the rows make."""
+    keys = [name for name in ("step", "prompt", "group") if name in rows]
+    # by number: pandas cannot group by ids with lone surrogates
+    group_R = rows[keys].assign(prompt=pd.factorize(rows["prompt"])[0]).groupby(keys).ngroup()
+    size_R = group_R.map(group_R.value_counts())
+    for name in (name for name in rows if name.startswith(f"{OWN}size ")):
+        said_R, column = rows[name], name.removeprefix(f"{OWN}size ")
+        wrong_R = (said_R >= 1) & (size_R % said_R != 0)
+        if wrong_R.any():
+            at = wrong_R.idxmax()
+            notes.doubt(
+                f"column {printable(column)!r} says {said_R[at]:g} rollouts of a group, of which "
+                f"the log has {size_R[at]}: rollouts are missing, so groups and shares are not the "
+                "run's. Read the log of all rollouts",
+                group_R[wrong_R].nunique(),
+            )
+    if f"{OWN}advantage" in rows:
+        advantages_R = rows[f"{OWN}advantage"]
+        sums_G = advantages_R.groupby(group_R).sum(min_count=1).abs()
+        most = _ROUNDING * advantages_R.abs().max()
+        notes.doubt(
+            "group whose advantages do not sum to 0: either rollouts are missing "
+            "(log_unique_prompts=True leaves them out), so that groups and shares are not the "
+            "run's, or the baseline is not the group's mean (as with adaptive())",
+            (sums_G > most * group_R.value_counts().sort_index()).sum(),
+        )
+    for name in (name for name in rows if name.startswith(f"{OWN}word ")):
+        _doubt_words(rows[name], name.removeprefix(f"{OWN}word "), group_R, notes)
+    if f"{OWN}completion" in rows:
+        many = rows[size_R > 1]
+        known = pd.DataFrame({"group": group_R, "text": rows[f"{OWN}completion"]}).loc[many.index]
+        reward_T = many["reward"].groupby([known["group"], known["text"]])
+        notes.doubt(
+            "response that has several rewards in its group: was one rollout scored several times? "
+            "Keep one row of each rollout",
+            (reward_T.max() - reward_T.min() > EQUAL).sum(),
+        )
+        equal_G = known.groupby("group")["text"].nunique() == 1
+        notes.doubt(
+            "group whose responses are all equal: are its rows copies of one rollout, or were all "
+            "generated with one seed?",
+            equal_G.sum() if 2 * equal_G.sum() > len(equal_G) else 0,
+        )
+
+
+def _doubt_words(word_R: pd.Series, column: str, group_R: pd.Series, notes: Notes) -> None:
+    words = sorted(set(word_R.dropna()))
+    shown = printable(f"{column!r} ({', '.join(words[:3])}{', ...' if len(words) > 3 else ''})")
+    if _REASON.fullmatch(_plain(column)):
+        notes.doubt(
+            f"column {shown} says why rows were kept: the figures are those of these rows, not of "
+            "the run. Read the log of all rollouts",
+            word_R.notna().sum(),
+        )
+    elif (word_R.groupby(group_R).nunique() > 1).any():
+        notes.doubt(
+            f"column {shown} has several values in a group: does each score the same rollouts? "
+            "Keep the rows of one",
+            word_R.notna().sum(),
+        )

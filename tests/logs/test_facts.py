@@ -1,0 +1,102 @@
+"""Columns that contradict that the rows of a log are all rollouts of its groups are said first."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from budgetalloc.logs.ledger import read_log
+from budgetalloc.report import as_text, report
+
+
+def rollouts(groups=8, size=4):
+    return [
+        {"step": g // 2, "prompt_id": f"p{g}", "reward": float((g + k) % 3 == 0), "response": f"answer {g} {k}"}
+        for g in range(groups)
+        for k in range(size)
+    ]
+
+
+def with_facts(rows):
+    """The rows as a trainer writes them, with facts about their groups."""
+    frame = pd.DataFrame(rows)
+    groups = frame.groupby("prompt_id")["reward"]
+    frame["advantage"] = (frame["reward"] - groups.transform("mean")).round(3)
+    frame["num_generations"] = groups.transform("size")
+    of = groups.agg(list)
+    frame["group_rewards"] = frame["prompt_id"].map(of)
+    return frame
+
+
+def doubts(folder, frame):
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in frame.to_dict("records")))
+    return read_log(path).notes.doubts
+
+
+def test_a_whole_log_of_groups_has_no_doubt(tmp_path):
+    assert doubts(tmp_path, with_facts(rollouts()).assign(filter="none", finish_reason="stop")) == []
+
+
+@pytest.mark.parametrize("fact", ["advantage", "num_generations", "group_rewards"])
+@pytest.mark.parametrize("kept", [1, 3])
+def test_missing_rollouts_are_told_by_facts_about_their_group(tmp_path, fact, kept):
+    frame = with_facts(rollouts())[["step", "prompt_id", "reward", fact]]
+    frame = frame[frame.groupby("prompt_id").cumcount() < kept]
+    (said,) = doubts(tmp_path, frame)
+    assert "rollouts are missing" in said
+    run = report(tmp_path / "log.jsonl", policies=())
+    assert run.verdict.startswith("Look at what the log leaves open (CAREFUL)")
+    assert "as adaptive() requests" not in " ".join(as_text(run).split())
+
+
+def test_columns_that_select_or_repeat_rows_are_named_with_their_values(tmp_path):
+    frame = pd.DataFrame(rollouts())
+    (said,) = doubts(tmp_path, frame.assign(capture_reason=["extreme", "random"] * 16))
+    assert "column 'capture_reason' (extreme, random) says why rows were kept" in said
+    two = pd.concat([frame.assign(filter=name) for name in ("strict", "flexible")])
+    assert "column 'filter' (flexible, strict) has several values in a group" in doubts(tmp_path, two)[0]
+
+
+def test_equal_responses_come_before_what_was_assumed(tmp_path):
+    frame = pd.DataFrame(rollouts()).drop(columns="step")
+    said = doubts(tmp_path, frame.assign(response="a"))
+    assert said[0].startswith("response that has several rewards in its group")
+    assert said[1].startswith("group whose responses are all equal")
+    assert said[2].startswith("no column of steps")
+
+
+def numbered(name, start=0, **columns):
+    """Eight steps of 4 new prompts, numbered from `start` in each step."""
+    return pd.DataFrame(
+        {"step": t, name: p + start, "reward": float((t + p + k) % 2)} | {key: of(t, p) for key, of in columns.items()}
+        for t in range(8)
+        for p in range(4)
+        for k in range(2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "of"),
+    [
+        ("prompt_tokens", lambda t, p: [1, 10 * t + p]),
+        ("prompt", "{} + {}".format),
+        ("messages", lambda t, p: [[t, p]]),
+    ],
+)
+@pytest.mark.parametrize("start", [0, 1])
+def test_prompts_numbered_in_each_step_are_named_by_their_contents(tmp_path, column, of, start):
+    said = doubts(tmp_path, numbered("prompt_idx", start, **{column: of}))
+    what = f"column 'prompt_idx' numbers prompts from {start} on in each step, with another '{column}': "
+    assert said == [f"{what}prompts are named by '{column}'"]
+    assert read_log(tmp_path / "log.jsonl").frame.prompt.nunique() == 32
+    named = read_log(tmp_path / "log.jsonl", prompt="prompt_idx")
+    assert named.frame.prompt.nunique() == 4
+    assert named.notes.doubts == [f"{what}pass prompt='{column}'"]
+
+
+def test_prompts_numbered_in_each_step_without_their_contents_are_doubted(tmp_path):
+    (said,) = doubts(tmp_path, numbered("task_id"))
+    assert said.startswith("column 'task_id' numbers prompts from 0 on in each step: are these the same prompts?")
+    assert doubts(tmp_path, numbered("prompt_idx", prompt=lambda t, p: f"prompt {p}")) == []
+    assert doubts(tmp_path, numbered("prompt_id")) == []
