@@ -20,7 +20,7 @@ WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/test_config.py
 
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check lint types docs wheel pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) clean
+.PHONY: demo quick test check lint types docs wheel pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) findings clean
 
 .venv/bin/uv:  ## an installer that makes the environments in seconds, where pip takes minutes
 	$(PYTHON) -m venv .venv
@@ -126,6 +126,11 @@ $(TRAINERS:%=.venv-%/installed): .venv-%/installed: constraints/%.txt integratio
 	test ! -e integrations/$*/requirements-alone.txt || $(INTO) .venv-$* --constraint constraints/$*.txt --no-deps \
 	    --requirement integrations/$*/requirements-alone.txt
 	touch $@
+
+findings:  ## outside CI: surprises of public packages, each in an environment of its own; a line for each, and the output of one that changed
+	@status=0; for script in findings/*.sh; do \
+	    if output=$$(PYTHON=$(PYTHON) sh $$script 2>&1); then echo "as stated: $$script"; \
+	    else echo "NOT as stated: $$script"; echo "$$output"; status=1; fi; done; exit $$status
 
 clean:
 	rm -rf .venv .venv-* runs site dist
