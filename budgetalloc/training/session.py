@@ -263,7 +263,7 @@ class Session:
 
     def _say_once(self, step: Step) -> None:
         """Logs in the first step that a policy in rounds decides once, if it does."""
-        if self._said_once or self.quiet or self.options.keep_batch:
+        if self._said_once or self.quiet or not (self.once or step.budget.quotas):
             return
         self._said_once = True
         own = replace(step.budget, quotas=None), None, None
