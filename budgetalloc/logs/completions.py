@@ -106,8 +106,7 @@ def _once(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
 
 def _group_size(rows: pd.DataFrame) -> int:
     """The size of TRL's groups if it made several of one prompt, as of rows with equal prompts;
-    else the most rollouts of a prompt in one step, which are then one group, as where several
-    prompts come in turn with equally many rows each.
+    else the most rollouts of a prompt in one step, which are then one group.
 
     It is the smallest size of equal parts, one after another, in which advantages sum to 0. If no
     advantage differs from 0, it is the largest size of parts with equal rewards.
@@ -115,10 +114,6 @@ def _group_size(rows: pd.DataFrame) -> int:
     count_G = rows.groupby(["step", "prompt"], sort=False).size().to_numpy()
     whole = int(count_G.max(initial=1))
     if OWN + "advantage" not in rows or not len(rows):
-        return whole
-    prompt_R, step_R = pd.factorize(rows["prompt"])[0], rows["step"].to_numpy()
-    turns = 1 + int(((np.diff(prompt_R) != 0) | (np.diff(step_R) != 0)).sum())
-    if prompt_R.any() and turns == len(count_G) and (count_G == whole).all():
         return whole
     advantages, common = rows[OWN + "advantage"], int(np.gcd.reduce(count_G))
     sizes = [size for size in range(2, common + 1) if common % size == 0]

@@ -16,7 +16,6 @@ from budgetalloc.errors import InputError
 from budgetalloc.logs.completions import chosen_success
 from budgetalloc.logs.ledger import read_log
 from budgetalloc.logs.records import Notes
-from budgetalloc.report import report
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -283,17 +282,3 @@ def test_missing_steps_are_in_the_headline(tmp_path, capsys):
     assert "The log of A lacks 12 of the run's 15 steps" in said
     whole = completions(tmp_path / "whole", [1, 2], right=RIGHT)
     assert read_log(whole).notes.missing == (0, 0)
-
-
-@pytest.mark.parametrize("order", [[0, 0, 1, 1, 2, 2], [0, 1, 2, 0, 1, 2]])
-@pytest.mark.parametrize("steps", [1, 2])
-def test_groups_of_which_pairs_sum_to_0_by_chance_are_whole(tmp_path, order, steps):
-    """Four rows of each prompt in turn are one group; pairs that come apart are two."""
-    for step in range(1, steps + 1):
-        prompts = [f"{step} {k}" for k in order for _ in "ab"]
-        rewards = [1.0, 0.0, 0.0, 1.0] * 3
-        columns = {"step": [step] * 12, "prompt": prompts, "completion": [f"{step} {k}" for k in range(12)]}
-        columns |= {"right": rewards, "advantage": [x - 0.5 for x in rewards]}
-        pq.write_table(pa.table(columns), tmp_path / f"completions_{step:05d}.parquet")
-    run = report(tmp_path, policies=())
-    assert run.groups == steps * (3 if order[:2] == [0, 0] else 6)
