@@ -1,6 +1,8 @@
 """Is a healthy run warned of its beliefs? Runs of `Session` on ten kinds of pools, and on names that mean nothing.
 
-python benchmarks/false_alarms.py --seeds 20      # 200 healthy runs of 120 steps
+    python benchmarks/false_alarms.py --seeds 20      # 200 healthy runs of 120 steps
+
+All prompts are drawn alike, in three rounds, with groups of at least 2.
 """
 
 import argparse

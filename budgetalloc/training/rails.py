@@ -166,7 +166,6 @@ def agreement(rollouts: Rollouts) -> FloatArray:
     These are their number minus 1, and that times: the variance of their rates; the covariance of
     belief and rate; the variance of the beliefs; the number of earlier rollouts. Each is unbiased,
     as later rounds, which follow from outcomes, are left out.
-
     """
     round_G = rollouts.round_R[rollouts.first_G]
     counted_R = (rollouts.round_R == round_G[rollouts.group_R]) & ~np.isnan(rollouts.learned_R)

@@ -169,4 +169,8 @@ def without_rounds(config: Any, *, ahead: bool = False) -> str:
 
 def check_rounds(policy: Policy, refused: str) -> None:
     """Raises `UnsupportedError` if a policy that only decides in rounds meets such a setting."""
-    _refuse(f"{policy} decides in rounds, by rewards within the step. It", {refused: refused})
+    if refused:
+        raise UnsupportedError(
+            f"{policy} decides in rounds, by rewards within the step. It does not work with "
+            f"{refused}."
+        )

@@ -3,6 +3,7 @@ step of its regression."""
 
 import numpy as np
 import pytest
+from false_alarms import beta, moving  # in benchmarks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -94,19 +95,6 @@ def test_rates_that_stand_still_cost_nothing(prompts):
     assert errors[0] < 1.2 * errors[1]  # what forgetting costs, where nothing has to be forgotten
 
 
-def log_odds_that_move(prompts, rng):
-    start_P, speed_P = rng.normal(-1, 2, prompts), rng.normal(0.03, 0.02, prompts)
-    return lambda at: 1 / (1 + np.exp(-(start_P + speed_P * at)))
-
-
-def rates_that_stay(alpha, beta):
-    def make(prompts, rng):
-        rate_P = rng.beta(alpha, beta, prompts)
-        return lambda at: rate_P
-
-    return make
-
-
 def brier_scores(make, prompts, rollouts, steps=150):
     """Of the belief, of one running rate for all prompts and of the truth, shape (3, steps), before each step."""
     rng, estimator, passed, tried = np.random.default_rng(1), ba.TrackingEstimator(), 0.5, 1.0
@@ -126,15 +114,15 @@ def brier_scores(make, prompts, rollouts, steps=150):
 @pytest.mark.parametrize(
     ("make", "prompts", "rollouts"),
     [
-        (rates_that_stay(8, 12), 1000, 128),
-        (rates_that_stay(8, 12), 8000, 128),
-        (rates_that_stay(20, 30), 8000, 128),
-        (rates_that_stay(1, 3), 8000, 128),
-        (rates_that_stay(0.3, 0.3), 96, 256),
-        (rates_that_stay(8, 12), 96, 256),
-        (log_odds_that_move, 96, 256),
-        (log_odds_that_move, 1209, 1024),
-        (log_odds_that_move, 2080, 256),
+        (beta(8, 12), 1000, 128),
+        (beta(8, 12), 8000, 128),
+        (beta(20, 30), 8000, 128),
+        (beta(1, 3), 8000, 128),
+        (beta(0.3, 0.3), 96, 256),
+        (beta(8, 12), 96, 256),
+        (moving, 96, 256),
+        (moving, 1209, 1024),
+        (moving, 2080, 256),
     ],
 )
 def test_a_belief_is_never_worse_than_one_rate_and_close_to_the_truth_where_prompts_return(make, prompts, rollouts):
