@@ -1,5 +1,8 @@
-"""The worked example of CONTRIBUTING.md does what its text says."""
+"""What CONTRIBUTING.md tells is so."""
 
+import os
+import re
+import sys
 import textwrap
 from pathlib import Path
 
@@ -47,3 +50,27 @@ def test_the_decision_in_rounds_runs():
     assert step.request().tolist() == [2, 2]
     step.observe(["a", "a", "b", "b"], [1, 0, 1, 1])
     assert step.request().tolist() == [2, 0]
+
+
+def test_one_reward_goes_the_way_that_the_page_tells(tmp_path):
+    text = TEXT.partition("## The way of one reward")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| `(\S+)` \| `(\S+)` \|", text, re.MULTILINE)
+    folder, entered = f"{Path(ba.__file__).parent}{os.sep}", []
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(folder):
+            entered.append((frame.f_code.co_filename.removeprefix(folder), frame.f_code.co_qualname))
+
+    session = ba.Session(ba.adaptive(), ["reward"], pool=["q1", "q2"], ledger=tmp_path / "ledger.jsonl", quiet=True)
+    for watcher in (None, note):  # the second step, in which all prompts are known
+        before = sys.getprofile()
+        sys.setprofile(watcher)
+        try:
+            session.begin([], rollouts=2, group=8)
+            while ids_R := session.request():
+                session.observe(ids_R, [0.0, 1.0], lengths_R=[5, 5])
+            session.end()
+        finally:
+            sys.setprofile(before)
+    assert len(told) > 15
+    assert [each for each in dict.fromkeys(entered) if each in told] == told

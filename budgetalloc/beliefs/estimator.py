@@ -4,14 +4,13 @@ prompt's own history."""
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id, blocks, check_ids, factorize, rows_to_read
+from budgetalloc.beliefs.ids import Id, blocks, check_ids, factorize, first_places, rows_to_read
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.beliefs.rewards import EQUAL, check_rewards
 from budgetalloc.beliefs.state import Stateful, Table, check_state
@@ -23,23 +22,20 @@ STILL = 4
 _KEPT = 0.9  # share of earlier first visits that is kept at a step with first visits
 
 
-def summed(ids_R: Iterable[Any], success_R: ArrayLike) -> tuple[list[Id], FloatArray]:
-    """The prompts that have a success, and the evidence about each: its successes, its failures,
-    and the sum of u(1-u) over its successes u, shape (P, 3).
+def summed(group_R: IntArray, success_R: FloatArray) -> tuple[IntArray, FloatArray]:
+    """The groups that have a success, in the order of their first, and the evidence about each: its
+    successes, its failures, and the sum of u(1-u) over its successes u, shape (G, 3).
 
-    >>> summed(["a", "b", "a", "c"], [1.0, 0.5, 0.0, None])
-    (['a', 'b'], array([[1.  , 1.  , 0.  ],
+    >>> summed(np.array([0, 1, 0, 2]), np.array([1.0, 0.5, 0.0, np.nan]))
+    (array([0, 1]), array([[1.  , 1.  , 0.  ],
            [0.5 , 0.5 , 0.25]]))
     """
-    ids = check_ids(ids_R, "ids_R")
-    success = check_rewards(success_R, len(ids), "success_R")
-    scored = ~np.isnan(success)
-    ids_P, group_R = factorize(list(compress(ids, scored.tolist())))
-    u_R = success[scored]
-    successes_P = np.bincount(group_R, u_R)
-    trials_P = np.bincount(group_R, np.ones(len(u_R)))
-    graded_P = np.bincount(group_R, u_R * (1 - u_R))
-    return ids_P, np.column_stack([successes_P, trials_P - successes_P, graded_P])
+    scored_R = ~np.isnan(success_R)
+    found_G, at_K = first_places(group_R[scored_R])
+    u_K = success_R[scored_R]
+    successes_G, trials_G = np.bincount(at_K, u_K), np.bincount(at_K).astype(np.float64)
+    graded_G = np.bincount(at_K, u_K * (1 - u_K))
+    return found_G, np.column_stack([successes_G, trials_G - successes_G, graded_G])
 
 
 def spread(alpha_P: FloatArray, beta_P: FloatArray, graded_P: FloatArray) -> FloatArray:
@@ -124,13 +120,17 @@ class Estimator(Stateful, ABC):
         per rollout."""
 
     @abstractmethod
-    def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
+    def prior_of(self, ids_P: Sequence[Id]) -> tuple[FloatArray, FloatArray]:
         """Pseudo-successes and pseudo-failures of the prior that each prompt's belief contains,
         shape (P,) each."""
 
     @abstractmethod
     def baseline_belief(
-        self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
+        self,
+        ids_G: Sequence[Id],
+        group_R: IntArray,
+        success_R: FloatArray,
+        prior_share: float = 1.0,
     ) -> Beta:
         """The belief about each rollout's prompt for a baseline, shape (R,). It does not depend on
         the prompt's own rollouts in this step, but may have learned from those of other prompts.
@@ -144,7 +144,6 @@ class Estimator(Stateful, ABC):
                 (`expected_reward.prior_share`).
         """
 
-    @abstractmethod
     def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
         """Adds successes, one per rollout, to the current step. NaN and None are no evidence.
         `tick` ends the step.
@@ -153,6 +152,14 @@ class Estimator(Stateful, ABC):
             ids_R: The prompt of each rollout, shape (R,).
             success_R: Successes in [0, 1], shape (R,).
         """
+        ids = check_ids(ids_R, "ids_R")
+        success = check_rewards(success_R, len(ids), "success_R")
+        self.learn(*factorize(ids), success)
+
+    @abstractmethod
+    def learn(self, ids_G: Sequence[Id], group_R: IntArray, success_R: FloatArray) -> None:
+        """As `observe`, unchecked: the distinct prompts, the index in `ids_G` of each rollout's
+        prompt, and successes in [0, 1] or NaN."""
 
     @abstractmethod
     def tick(self) -> None:
@@ -252,13 +259,17 @@ class BetaEstimator(Estimator):
         of_P3 = known_K3.take(at_P, axis=0)
         return unchecked(Beta, alpha_P=of_P3[:, 0], beta_P=of_P3[:, 1], spread_P=spread_P)
 
-    def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
+    def prior_of(self, ids_P: Sequence[Id]) -> tuple[FloatArray, FloatArray]:
         """The prior of each prompt: the same for all."""
-        prompts = len(check_ids(ids_P, "ids_P"))
-        return np.full(prompts, self.prior_now[0]), np.full(prompts, self.prior_now[1])
+        a, b = self.prior_now
+        return np.full(len(ids_P), a), np.full(len(ids_P), b)
 
     def baseline_belief(
-        self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
+        self,
+        ids_G: Sequence[Id],
+        group_R: IntArray,
+        success_R: FloatArray,
+        prior_share: float = 1.0,
     ) -> Beta:
         """The belief about each rollout's prompt, with the recent mean success of first visits as
         the prior's mean. Arguments as in `Estimator`.
@@ -288,9 +299,11 @@ class BetaEstimator(Estimator):
         passed_R, failed_R = np.maximum(passed_R, 0.0), np.maximum(failed_R, 0.0)
         a, b = self.prior_now
         share_R = prior_share * (a + b) / (a + b + passed_R + failed_R)
-        return Beta(
-            belief_R.alpha_P - a + share_R * (a + passed_R),
-            belief_R.beta_P - b + share_R * (b + failed_R),
+        return unchecked(
+            Beta,
+            alpha_P=belief_R.alpha_P - a + share_R * (a + passed_R),
+            beta_P=belief_R.beta_P - b + share_R * (b + failed_R),
+            spread_P=np.broadcast_to(1.0, len(success_R)),
         )
 
     def _carried(self, rows: IntArray | slice, share: float = 1.0) -> FloatArray:
@@ -308,15 +321,13 @@ class BetaEstimator(Estimator):
         carried_K3: FloatArray = evidence_K3 * kept_K[:, None]
         return carried_K3
 
-    def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        """Adds successes to the current step. Arguments as in `Estimator`.
-
-        Several calls within one step are one visit: only the first call discounts earlier evidence.
-        """
-        ids_P, added_P3 = summed(ids_R, success_R)
-        if not ids_P:
+    def learn(self, ids_G: Sequence[Id], group_R: IntArray, success_R: FloatArray) -> None:
+        """As `Estimator.learn`. Several calls within one step are one visit: only the first call
+        discounts earlier evidence."""
+        at_K, added_P3 = summed(group_R, success_R)
+        if not at_K.size:
             return
-        at_P = self._prompts.add(ids_P)
+        at_P = self._prompts.add([ids_G[at] for at in at_K.tolist()])
         evidence, last = self._prompts["evidence"], self._prompts["last"]
         returning = at_P[last[at_P] < self.step]
         evidence[returning] = self._carried(returning, self.discount)

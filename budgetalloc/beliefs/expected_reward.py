@@ -55,12 +55,12 @@ class Sums(Stateful):
         s, r = success_R[scored_R], rewards_R[scored_R]
         graded, group = (s > EQUAL) & (s < 1 - EQUAL), np.zeros(len(s), dtype=np.int64)
         columns = (np.ones(len(s)), s, r, s * s, s * r, r * r, graded)
-        return cls(*(float(np.bincount(group, column, 1)[0]) for column in columns))
+        return cls(*[float(np.bincount(group, column, 1)[0]) for column in columns])
 
     def plus(self, added: "Sums", kept: float = 1.0) -> "Sums":
         """A share of these sums and those added; `KEPT` is the share of one step."""
         pairs = zip(vars(self).values(), vars(added).values(), strict=True)
-        return Sums(*(kept * a + b for a, b in pairs))
+        return Sums(*[kept * a + b for a, b in pairs])
 
     @property
     def mean_success(self) -> float:

@@ -156,9 +156,9 @@ class Beta:
     def take(self, index: ArrayLike) -> "Beta":
         """The beliefs at these indices, which may repeat. `take(group_R)` gives one belief per
         rollout."""
-        at = _integers(index)
-        if at is None or ((at < 0) | (at >= len(self))).any():
-            raise InputError("index", f"give a list of places from 0 to {len(self) - 1}.", index)
+        at, prompts = _integers(index), self.alpha_P.size
+        if at is None or ((at < 0) | (at >= prompts)).any():
+            raise InputError("index", f"give a list of places from 0 to {prompts - 1}.", index)
         alpha_P, beta_P, spread_P = self.alpha_P[at], self.beta_P[at], self.spread_P[at]
         return unchecked(Beta, alpha_P=alpha_P, beta_P=beta_P, spread_P=spread_P)
 

@@ -114,10 +114,10 @@ class Table(Stateful):
         }
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.index.ids)
 
     def __getitem__(self, column: str) -> NDArray[Any]:
-        return self._columns[column][: len(self)]
+        return self._columns[column][: len(self.index.ids)]
 
     @property
     def ids(self) -> list[Id]:

@@ -1,11 +1,10 @@
 """An estimator that follows the language model: a regression that all prompts share, and each
 prompt's own evidence."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.estimator import Estimator, spread, summed
 from budgetalloc.beliefs.features import Features
@@ -157,12 +156,15 @@ class TrackingEstimator(Estimator):
                 spread_P[seen] = spread(alpha_P[seen], beta_P[seen], now_K3[:, 2])
         return unchecked(Beta, alpha_P=alpha_P, beta_P=beta_P, spread_P=spread_P)
 
-    def prior_of(self, ids_P: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
-        ids = list(ids_P)
-        return self._prior(self._odds(ids, len(ids)))
+    def prior_of(self, ids_P: Sequence[Id]) -> tuple[FloatArray, FloatArray]:
+        return self._prior(self._odds(ids_P, len(ids_P)))
 
     def baseline_belief(
-        self, ids_G: list[Id], group_R: IntArray, success_R: FloatArray, prior_share: float = 1.0
+        self,
+        ids_G: Sequence[Id],
+        group_R: IntArray,
+        success_R: FloatArray,
+        prior_share: float = 1.0,
     ) -> Beta:
         """The belief about each rollout's prompt, whose mean has learned from the other prompts of
         the step (`left_out_means`). Arguments as in `Estimator`; `prior_share` is the share of the
@@ -186,10 +188,11 @@ class TrackingEstimator(Estimator):
         mass_G = belief_G.mass
         return Beta(mass_G * mean_G, mass_G * (1 - mean_G), belief_G.spread_P).take(group_R)
 
-    def observe(self, ids_R: Iterable[Any], success_R: ArrayLike) -> None:
-        ids_P, added_P3 = summed(ids_R, success_R)
-        if not ids_P:
+    def learn(self, ids_G: Sequence[Id], group_R: IntArray, success_R: FloatArray) -> None:
+        at_K, added_P3 = summed(group_R, success_R)
+        if not at_K.size:
             return
+        ids_P = [ids_G[at] for at in at_K.tolist()]
         belief_P, at_P = self.belief(ids_P), self._prompts.find(ids_P)
         seen = np.flatnonzero(at_P >= 0)
         self._compare(at_P, self._odds(ids_P, len(ids_P)), added_P3)

@@ -4,8 +4,9 @@
 from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.composition import knapsack, thompson, uniform
 from budgetalloc.policies.interface import Hinted, Needs, View
-from budgetalloc.policies.policy import Policy, Step
+from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import growing, sequential
+from budgetalloc.policies.step import Step
 
 __all__ = [
     "Hinted",

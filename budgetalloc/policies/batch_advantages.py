@@ -1,7 +1,7 @@
 """The advantages of a whole step, and what is expected of each rollout without its own reward."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,19 +255,13 @@ class PosteriorBaseline:
         )
 
 
-@lru_cache(maxsize=2)  # advantages, rails and metrics of a step ask for the same
-def by_beliefs(rollouts: Rollouts) -> PosteriorBaseline:
-    """What is expected of each rollout by the beliefs."""
-    return PosteriorBaseline(rollouts)
-
-
 def sums_of(rollouts: Rollouts) -> Sums:
     """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left
     out."""
     if rollouts.hinted_R.any():
         rollouts = replace(rollouts, success_R=rollouts.learned_R)
     if rollouts.expected_R is None:
-        return by_beliefs(rollouts).compared.step
+        return rollouts.expected.compared.step
     return PosteriorBaseline(rollouts, rollouts.expected_R).compared.step
 
 
@@ -325,7 +319,7 @@ def batch_advantages(
             argument="baseline",
         )
     check_maxrl(baseline, scale)
-    own = by_beliefs(rollouts)
+    own = rollouts.expected
     if baseline == "policy":
         own = PosteriorBaseline(rollouts, rollouts.expected_R)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R

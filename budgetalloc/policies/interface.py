@@ -269,9 +269,9 @@ class Bounds:
         `group` is the trainer's group size (`num_generations`). Raises `BudgetError` if the bounds
         contradict `rollouts` or each other.
         """
-        rollouts = check_integer("rollouts", rollouts, 1)
-        prompts = check_integer("prompts", prompts, 1)
-        group = check_integer("group", group, 0)
+        check_integer("rollouts", rollouts, 1)
+        check_integer("prompts", prompts, 1)
+        check_integer("group", group, 0)
         cap, quantum = self.cap, self.quantum
         if cap is None:
             widest = max(8 * group, -(-rollouts // prompts), self.floor, self.min_group)
@@ -287,6 +287,8 @@ class Bounds:
         Budget(rollouts=256, tokens=None, floor=0, cap=8, quantum=1, min_group=1, quotas=None)
         """
         floor, group = budget.floor, budget.min_group
+        if floor is not None and group is not None:
+            return budget
         if group is None:
             group = min(self.min_group, floor or self.min_group)
         if floor is None:

@@ -12,7 +12,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, UnsupportedError
-from budgetalloc.policies.policy import Policy, Step
+from budgetalloc.policies import Policy, Step
 
 Build = Callable[..., Policy]
 _FREE, _FLOOR = Budget(96, floor=0, min_group=2), Budget(96, floor=2, min_group=2)

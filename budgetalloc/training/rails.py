@@ -10,7 +10,6 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.policies import Step
-from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Host, Part
 
@@ -93,7 +92,7 @@ class Rails(Part, Stateful):
         known_R = ~np.isnan(rollouts.success_R)
         if not known_R.any():
             return metrics
-        own = by_beliefs(rollouts)
+        own = rollouts.expected
         success_R, count = rollouts.success_R[known_R], float(known_R.sum())
         brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
         pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))

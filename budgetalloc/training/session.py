@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id, Pool, factorize
-from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import LARGEST_REWARD, levelled, without_infinite
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
@@ -55,14 +55,12 @@ class Ended:
 
 @dataclass(eq=False)
 class _Open:
-    """A step that has begun and not ended: the policy's step, the rollouts to train on, and what
-    was observed: the prompt and the group of each rollout, and its numbers call by call."""
+    """A step that has begun and not ended: the policy's step, which holds the rollouts observed,
+    and how many to train on."""
 
     step: Step
     rollouts: int
-    ids_R: list[Id] = field(default_factory=list)
-    groups_R: list[Any] = field(default_factory=list)
-    observed: list[dict[str, NDArray[Any]]] = field(default_factory=list)
+    groups_R: list[Any] = field(default_factory=list)  # of the trainer
     measure: Measure | None = None  # from the first rollouts on
     record: Rollouts | None = None  # if it is up to date
     wanted: int = 0  # rollouts of the last request, until some are observed
@@ -364,50 +362,38 @@ class Session:
                 can go on.
         """
         with self._alone("observe()"):
-            now, step, ids_R = self._open, self.step, list(ids_R)
-            names = list(self.scoring.names)
+            now, step, ids_R = self._open, self.step, check_ids(ids_R, "ids_R")
+            names, number = list(self.scoring.names), len(ids_R)
             what = f"a number for each rollout and each of {names}"
             scores = check_array("scores_RF", scores_RF, what)
-            lengths = _tokens("lengths_R", lengths_R)
-            if scores.size != len(ids_R) * len(names) or lengths.shape != (len(ids_R),):
+            if scores.size != number * len(names):
                 raise InputError(
-                    f"scores_RF has shape {scores.shape} and lengths_R {lengths.shape} for "
-                    f"{len(ids_R)} ids and the rewards {names}: give a row for each rollout.",
+                    f"scores_RF has shape {scores.shape} for {number} ids and the rewards {names}: "
+                    "give a row for each rollout.",
                     argument="scores_RF",
                 )
-            scores = scores.reshape(len(ids_R), len(names))
-            reported = np.full((len(ids_R), len(self.reports)), np.nan)
+            scores = scores.reshape(number, len(names))
+            columns: dict[str, NDArray[Any]] = {
+                "lengths_R": _tokens("lengths_R", lengths_R, number),
+                "reported_RC": np.full((number, len(self.reports)), np.nan),
+                "prompt_lengths_R": np.zeros(number, dtype=np.int64),
+            }
             if costs_R is not None:
-                reported = self._reported(costs_R, len(ids_R))
+                columns["reported_RC"] = self._reported(costs_R, number)
+            if prompt_lengths_R is not None:
+                columns["prompt_lengths_R"] = _tokens("prompt_lengths_R", prompt_lengths_R, number)
             if rewards_R is None:
                 with np.errstate(invalid="ignore", over="ignore"):
                     rewards_R = self.scoring.total_rewards(scores)
+            rewards_R = _of_each("rewards_R", rewards_R, "a number", number)
             places = np.flatnonzero((np.abs(scores) > LARGEST_REWARD).any(axis=0))
             rewards, scores = without_infinite(rewards_R, scores, np.array(self.scoring.weights))
             measure = now.measure or self.scoring.measure(rewards, scores)
-            success = measure.success(rewards, scores)
-            rows = {
-                "rewards_R": rewards,
-                "scores_RF": scores,
-                "success_R": success,
-                "lengths_R": lengths,
-                "round_R": np.full(len(ids_R), step.round),
-                "hinted_R": np.full(len(ids_R), step.hinted),
-                "reported_RC": reported,
-                "prompt_lengths_R": np.zeros(len(ids_R), dtype=np.int64),
-            }
-            if prompt_lengths_R is not None:
-                prompts = rows["prompt_lengths_R"] = _tokens("prompt_lengths_R", prompt_lengths_R)
-                if prompts.shape != (len(ids_R),):
-                    raise InputError(
-                        "prompt_lengths_R", f"give one for each of {len(ids_R)} rollouts.", prompts
-                    )
-            step.observe(ids_R, rewards, success, hinted=step.hinted)
+            success = np.where(np.isnan(rewards), np.nan, measure.success(rewards, scores))
+            step.add(ids_R, rewards_R=rewards, scores_RF=scores, success_R=success, **columns)
             if len(places) or (np.isnan(rewards) & ~np.isnan(rewards_R)).any():
                 now.infinite = now.infinite or [repr(names[f]) for f in places] or ["the sum"]
-            now.ids_R += ids_R
             now.groups_R += ids_R if groups_R is None else list(groups_R)
-            now.observed.append(rows)
             now.measure, now.record, now.wanted = measure, None, 0
 
     def _reported(self, given: Any, rows: int) -> FloatArray:
@@ -447,18 +433,11 @@ class Session:
             )
         if now.record is not None:
             return now.record
-        ids_R, first = list(now.ids_R), now.observed[0]
-        rows = {name: np.concatenate([each[name] for each in now.observed]) for name in first}
+        ended, earlier, rows = self.policy.estimator.step, self.scoring.sums, step.columns()
         reported = dict(zip(self.reports, rows.pop("reported_RC").T, strict=True))
-        ended, earlier = self.policy.estimator.step, self.scoring.sums
+        known = step.known_before(rows.pop("place_R"), rows["success_R"], earlier)
         made = Rollouts(
-            ids_R=ids_R,
             group_R=factorize(now.groups_R)[1],
-            belief_R=step.belief_of(ids_R),
-            baseline_R=step.baseline_belief(ids_R, rows["success_R"], earlier),
-            prior=Beta(*self.policy.estimator.prior_of(ids_R)),
-            constant_R=step.constant_success(ids_R),
-            expected_R=step.expected_success(ids_R, rows["success_R"]),
             earlier=earlier,
             reward_range=now.measure.reward_range,
             jump=now.measure.jump,
@@ -467,6 +446,7 @@ class Session:
             uniform=step.replaced,
             resolution=step.resolution,
             reported=reported,
+            **known,
             **rows,
         )
         for part in self.parts:
@@ -494,7 +474,7 @@ class Session:
                     "request() returns, until it returns nothing; or begin another step, which "
                     "drops this one."
                 )
-            if now.measure is not None and not now.ids_R:
+            if now.measure is not None and not step.observed:
                 step.end()  # rollouts were observed, and all of them failed
                 metrics = {
                     name: x for part in self.parts for name, x in part.learn(None, step).items()
@@ -614,12 +594,20 @@ def rows_to_train_on(
     return rows
 
 
-def _tokens(name: str, given: Any) -> IntArray:
+def _of_each(name: str, given: Any, what: str, rows: int) -> FloatArray:
+    """Numbers of the rollouts. Raises `InputError` unless there is one for each."""
+    numbers = check_array(name, given, f"{what} for each rollout")
+    if numbers.shape != (rows,):
+        raise InputError(name, f"give {what} for each of {rows} rollouts.", given)
+    return numbers
+
+
+def _tokens(name: str, given: Any, rows: int) -> IntArray:
     """Numbers of tokens as integers. Raises `InputError` for one that is missing, negative or
     infinite."""
-    lengths = check_array(name, given, "a number of tokens for each rollout")
+    lengths = _of_each(name, given, "a number of tokens", rows)
     for row in np.flatnonzero(~((lengths >= 0) & (lengths < MOST))).tolist():
-        raise InputError(f"{name}[{row}]", "give a number of tokens.", lengths.flat[row])
+        raise InputError(f"{name}[{row}]", "give a number of tokens.", lengths[row])
     return lengths.astype(np.int64)
 
 

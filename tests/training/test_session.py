@@ -265,7 +265,7 @@ def test_hints_are_refused():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((["q0"], [1.0], [3, 4]), r"scores_RF has shape \(1,\) and lengths_R \(2,\) for 1 ids"),
+        ((["q0"], [1.0], [3, 4]), r"lengths_R=\[3, 4\]: give a number of tokens for each of 1 rollouts"),
         ((["q0", "q1"], [[1, 2], [3, 4]], [1, 1]), r"for 2 ids and the rewards \['reward'\]"),
         ((["q0"], ["x"], [1]), "scores_RF"),
     ],
