@@ -1,2 +1,2 @@
-"""What is useful and tested, and promises less than the core, which imports it only for an
-option that asks for it."""
+"""Optional features: tested, with weaker promises of stability than the core, which imports them
+only for an option that asks for it."""
