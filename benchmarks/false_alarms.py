@@ -43,9 +43,9 @@ HEALTHY = {
     "very alike, met once": (8000, 128, beta(20, 30)),
     "one rate for all": (500, 128, beta(1e6, 1e6)),
     "u-shaped": (2000, 256, beta(0.3, 0.3)),
-    "u-shaped, met at every step": (96, 256, beta(0.3, 0.3)),
+    "u-shaped, met at every step": (96, 160, beta(0.3, 0.3)),
     "hard, small steps": (3000, 64, beta(1, 3)),
-    "all learn, met at every step": (96, 256, moving),
+    "all learn, met at every step": (96, 160, moving),
     "skills learned quickly": (500, 128, quick),
 }
 
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     logger.addHandler(said)
     logger.propagate = False
     print(f"{args.seeds} runs of {args.steps} steps; the last two have names that mean nothing")
-    pools = HEALTHY | {"shuffled, met seldom": (2000, 256, shuffled), "shuffled, met often": (96, 256, shuffled)}
+    pools = HEALTHY | {"shuffled, met seldom": (2000, 256, shuffled), "shuffled, met often": (96, 160, shuffled)}
     for name, kind in pools.items():
         fallen = sum(simulated(kind, args.steps, seed) for seed in range(args.seeds))
         print(f"{name:<32} {len(said.messages):>3} messages, {fallen:.0f} steps of fallback", flush=True)

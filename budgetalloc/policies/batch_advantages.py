@@ -255,13 +255,20 @@ class PosteriorBaseline:
         )
 
 
+def by_beliefs(rollouts: Rollouts) -> PosteriorBaseline:
+    """What is expected of each rollout by the beliefs. It is kept with the record, because
+    advantages, rails and metrics ask for the same."""
+    own: PosteriorBaseline = vars(rollouts).setdefault("by_beliefs", PosteriorBaseline(rollouts))
+    return own
+
+
 def sums_of(rollouts: Rollouts) -> Sums:
     """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left
     out."""
     if rollouts.hinted_R.any():
         rollouts = replace(rollouts, success_R=rollouts.learned_R)
     if rollouts.expected_R is None:
-        return rollouts.expected.compared.step
+        return by_beliefs(rollouts).compared.step
     return PosteriorBaseline(rollouts, rollouts.expected_R).compared.step
 
 
@@ -319,7 +326,7 @@ def batch_advantages(
             argument="baseline",
         )
     check_maxrl(baseline, scale)
-    own = rollouts.expected
+    own = by_beliefs(rollouts)
     if baseline == "policy":
         own = PosteriorBaseline(rollouts, rollouts.expected_R)
     expected_R, deviation_R = own.compared.expected_R, own.compared.deviation_R

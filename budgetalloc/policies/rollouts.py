@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +10,6 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-
-if TYPE_CHECKING:
-    from budgetalloc.policies.batch_advantages import PosteriorBaseline
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +95,6 @@ class Rollouts:
     def learned_R(self) -> FloatArray:
         """`success_R`, with NaN for rollouts with a hint, from which beliefs do not learn."""
         return np.where(self.hinted_R, np.nan, self.success_R)
-
-    @cached_property
-    def expected(self) -> "PosteriorBaseline":
-        """What the beliefs expect of each rollout, for advantages, metrics and rails."""
-        from budgetalloc.policies.batch_advantages import PosteriorBaseline  # which reads this one
-
-        return PosteriorBaseline(self)
 
     def with_rewards(self, rewards_R: FloatArray) -> "Rollouts":
         """The same rollouts with other total rewards, where stored correct responses were

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.estimator import Estimator
 from budgetalloc.beliefs.expected_reward import Sums, prior_share
 from budgetalloc.beliefs.ids import Id, Pool, check_ids, first_places, shuffled_order
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
@@ -19,9 +20,6 @@ from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, check_flag
 from budgetalloc.policies.interface import CostOf, Decide, Hinted, Rounds, View
 from budgetalloc.solvers.interface import check_costs, check_domains, check_group_costs
-
-if TYPE_CHECKING:
-    from budgetalloc.policies.policy import Policy
 
 Outcomes = tuple[list[Id], FloatArray, FloatArray]
 """Prompts, rewards and successes of rollouts, checked."""
@@ -52,7 +50,7 @@ class Step:
 
     def __init__(
         self,
-        policy: "Policy",
+        policy: Any,  # a `Policy`, which imports this module
         ids_P: Iterable[Any],
         budget: Budget,
         costs_P: ArrayLike | CostOf | None,
@@ -63,6 +61,7 @@ class Step:
         once: bool,
     ) -> None:
         self.policy, self.resolution, self.once = policy, resolution, once
+        self._estimator: Estimator = policy.estimator
         self.ids_P = Pool.of(ids_P)
         self.budget = budget
         budget.check(len(self.ids_P))
@@ -91,7 +90,7 @@ class Step:
     def again(self) -> "Step":
         """This step as it began, before the first request."""
         decide = self._decide if self.replaced else None
-        ahead = self.number - self.policy.estimator.step
+        ahead = self.number - self._estimator.step
         about = self._costs, self._domains_P, decide, ahead, self.resolution, self.once
         return Step(self.policy, self.ids_P, self.budget, *about)
 
@@ -110,12 +109,12 @@ class Step:
         """Which prompts were new before the step, in the order of `ids_P`. Read it, or `request`,
         before `end`."""
         self._check_open()
-        return self.policy.estimator.cold(self.ids_P)
+        return self._estimator.cold(self.ids_P)
 
     def _view_of(self, ids_P: Sequence[Id], at_P: IntArray) -> View:
         """What is known of these prompts, which stand at these places of the step's."""
         costs, domains_P, memory = self._costs, self._domains_P, self.policy.memory
-        estimator = self.policy.estimator
+        estimator = self._estimator
         belief_P = estimator.belief(ids_P)
         prompt_costs_P = costs_P = None
         if callable(costs):
@@ -284,7 +283,7 @@ class Step:
         """The belief about each row's prompt before this step, shape (R,); `InputError` if it is
         not of this step."""
         ids_G, _, group_R = self._groups(self._places(check_ids(ids_R, "ids_R")))
-        return self.policy.estimator.belief(ids_G).take(group_R)
+        return self._estimator.belief(ids_G).take(group_R)
 
     def known_before(
         self, place_R: IntArray, success_R: FloatArray, earlier: Sums
@@ -292,7 +291,7 @@ class Step:
         """What was known about these rollouts before the step, as fields of `Rollouts`:
         `belief_R`, `baseline_R`, `prior`, `constant_R` and `expected_R`."""
         ids_G, place_G, group_R = self._groups(place_R)
-        estimator = self.policy.estimator
+        estimator = self._estimator
         alpha_G, beta_G = estimator.prior_of(ids_G)
         return {
             "belief_R": estimator.belief(ids_G).take(group_R),
@@ -337,7 +336,7 @@ class Step:
         self, ids_G: Pool, group_R: IntArray, success_R: FloatArray, earlier: Sums
     ) -> Beta:
         share = prior_share(earlier, sum(self._prior))
-        return self.policy.estimator.baseline_belief(ids_G, group_R, success_R, share)
+        return self._estimator.baseline_belief(ids_G, group_R, success_R, share)
 
     def expected_success(self, ids_R: Iterable[Any], success_R: ArrayLike) -> FloatArray | None:
         """The expected success of each rollout by the policy's own rule (`Policy.expect`), for

@@ -59,8 +59,9 @@ class Options:
             range is learned from the first 1,000 rollouts. Policies that decide nothing, such as
             `uniform()`, ignore it.
         fallback: Whether groups become uniform while the beliefs do not tell prompts apart that
-            differ (`Rails`). The policy continues to learn, and decides again afterwards. False
-            only warns. By default True.
+            differ, and in pools of at most half as many prompts as a step has rollouts (`Rails`).
+            The policy continues to learn, and decides again afterwards. False only warns. By
+            default True.
         metrics: "main", the default, for those that tell whether it works; or "all".
         resolution: For graded rewards: a group whose rewards differ by at most this, from lowest to
             highest, counts as one of equal rewards, for the policy and in metrics. By default 0.

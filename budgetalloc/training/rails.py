@@ -2,6 +2,7 @@
 groups are uniform."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.policies import Step
+from budgetalloc.policies.adaptive import uniform_groups
+from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
-from budgetalloc.training.parts import Host, Part
+from budgetalloc.training.parts import Host, Part, Plan
 
 logger = logging.getLogger(__name__)
 _KEPT = 0.9  # share of the sums kept at a step, which average about ten steps
@@ -20,6 +23,7 @@ _LEAST = 0.03  # variance between the rates of prompts; below it there is little
 _ERROR = 0.75  # three standard errors of that variance, times the root of the prompts
 _TOLD = 0.2  # correlation of belief and rate; groups of 2 of prompts that differ so much have 0.4
 _MOVED = 3  # steps in a row
+_PAIRS = 2  # rollouts of a step for each prompt of a small pool
 
 REASON = (
     "After %.1f earlier rollouts a prompt, its history does not say which prompts of a step "
@@ -31,6 +35,11 @@ CHANGED = (
     "The rewards of all prompts are %s what was believed, three steps in a row. The baseline "
     "follows at once, and the beliefs within some steps. This is usual in the first steps, and "
     "under a schedule of weights, of bonuses or of strictness; otherwise look at the rewards."
+)
+FEW = (
+    "The pool has %d prompts for %d rollouts a step: there is little to choose, and in pools as "
+    "small %s ended below plain GRPO. Groups are uniform, with the group's mean as baseline. "
+    "fallback=False lets it decide."
 )
 CONSTANT = (
     "In each of the last %d steps all rewards were equal (%g in the last), so nothing was learned. "
@@ -48,6 +57,9 @@ class Rails(Part, Stateful):
     in a row, a warning is logged once. After 30 steps in a row, groups become uniform until it has
     held for 20 steps. Meanwhile the beliefs go on learning.
 
+    Groups are uniform also while a step has two rollouts or more for each prompt of the whole pool:
+    then there is little to choose, and single rollouts ended below groups.
+
     Where prompts resemble each other there is nothing to say. A step whose prompts have single
     rollouts shows neither.
 
@@ -64,6 +76,7 @@ class Rails(Part, Stateful):
         self.fallback = fallback
         self.uniform = False
         self.quiet = self.every = True
+        self._chooses, self._policy = False, ""
         self._sums = (0.0,) * 5  # of `agreement`
         self._worse = 0  # steps in a row
         self._within = 0  # steps in a row in which the beliefs told prompts apart
@@ -73,6 +86,16 @@ class Rails(Part, Stateful):
 
     def attach(self, session: Any, host: Host) -> None:
         self.quiet, self.every = session.quiet, session.options.metrics == "all"
+        self._chooses = session.options.bounds.candidates == "all"
+        self._policy = str(session.policy)
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan, with uniform groups if the pool is small."""
+        few = self._chooses and not plan.fixed and _PAIRS * len(plan.ids_P) <= plan.rollouts
+        if not (few and self.fallback and plan.group > 1):
+            return plan
+        self._say(FEW, len(plan.ids_P), plan.rollouts, self._policy, once="few")
+        return replace(plan, decide=uniform_groups(plan.group))
 
     def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
         """Checks a finished step.
@@ -92,7 +115,7 @@ class Rails(Part, Stateful):
         known_R = ~np.isnan(rollouts.success_R)
         if not known_R.any():
             return metrics
-        own = rollouts.expected
+        own = by_beliefs(rollouts)
         success_R, count = rollouts.success_R[known_R], float(known_R.sum())
         brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
         pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))
@@ -119,7 +142,7 @@ class Rails(Part, Stateful):
     def _compare(self, step_S: FloatArray) -> None:
         self._sums = tuple((_KEPT * np.array(self._sums) + step_S).tolist())
         prompts = max(self._sums[0], 1.0)
-        between, shared, believed, rollouts = (total / prompts for total in self._sums[1:])
+        between, shared, believed, rollouts = [total / prompts for total in self._sums[1:]]
         told = shared / np.sqrt(max(between * believed, 1e-12))
         worse = between > max(_LEAST, _ERROR / np.sqrt(prompts)) and told < _TOLD
         self._worse, self._within = (self._worse + 1, 0) if worse else (0, self._within + 1)
@@ -169,8 +192,8 @@ def agreement(rollouts: Rollouts) -> FloatArray:
     round_G = rollouts.round_R[rollouts.first_G]
     counted_R = (rollouts.round_R == round_G[rollouts.group_R]) & ~np.isnan(rollouts.learned_R)
     s_R = np.where(counted_R, rollouts.learned_R, 0.0)
-    n_G, sum_G, square_G = (np.bincount(rollouts.group_R, x_R) for x_R in (counted_R, s_R, s_R**2))
-    belief_G, prior_G = (x.take(rollouts.first_G) for x in (rollouts.belief_R, rollouts.prior))
+    n_G, sum_G, square_G = [np.bincount(rollouts.group_R, x_R) for x_R in (counted_R, s_R, s_R**2)]
+    belief_G, prior_G = [x.take(rollouts.first_G) for x in (rollouts.belief_R, rollouts.prior)]
     earlier_G = belief_G.mass - prior_G.mass
     rows = np.flatnonzero((n_G >= 2) & (earlier_G > 1e-6))
     prompts = len(rows)

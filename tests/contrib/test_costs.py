@@ -21,7 +21,8 @@ ROLLOUTS = 64
 
 
 def session_of(cost=PRICES, pool=NAMES, **given):
-    return Session(ba.adaptive(seed=0), ["reward"], pool=pool, cost=cost, **given)
+    # without fallback: the pool is small
+    return Session(ba.adaptive(seed=0), ["reward"], pool=pool, cost=cost, fallback=False, **given)
 
 
 def costs_of(session):

@@ -13,7 +13,7 @@ from one_step import advantages_of_step, rollouts_of
 from budgetalloc import Beta, InputError, group_advantages
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.policies.advantages import whitened
-from budgetalloc.policies.batch_advantages import batch_advantages, sums_of
+from budgetalloc.policies.batch_advantages import batch_advantages, by_beliefs, sums_of
 from budgetalloc.policies.rollouts import Rollouts
 
 LIMITS = settings(max_examples=150, deadline=None)
@@ -294,7 +294,7 @@ def test_rewards_in_the_unit_interval_are_as_group_advantages_has_them(data, bas
     if baseline == "posterior":  # whose size is that of GRPO
         away = group_advantages(rewards, ids, baseline, "none", belief_R=belief_R)
         known = ~np.isnan(made.rewards_R)
-        if not made.expected.calibration.changed_R.any():
+        if not by_beliefs(made).calibration.changed_R.any():
             assert (made.rewards_R - batch.baseline_R)[known] == pytest.approx(away[known], rel=1e-12, abs=1e-12)
     elif batch.values_R.any():
         plain = group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths(ids))
@@ -503,7 +503,7 @@ def test_right_beliefs_are_hardly_moved():
     p_P = rng.uniform(0.02, 0.98, 4096)
     success_R = (rng.random(4096) < p_P).astype(float)
     made = rollouts_of(success_R, range(4096), belief_R=Beta(1e4 * p_P, 1e4 * (1 - p_P)))
-    assert np.abs(made.expected.mean_R - p_P).max() < 0.02
+    assert np.abs(by_beliefs(made).mean_R - p_P).max() < 0.02
 
 
 def test_a_model_that_learns_quickly_keeps_its_advantages():

@@ -238,7 +238,51 @@ def test_a_healthy_run_hears_no_word(name, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("prompts", "rounds", "first"), [(2000, 3, 2), (2000, 1, 2), (96, 3, 2), (96, 1, 4)])
+@pytest.mark.parametrize(("prompts", "rounds", "first"), [(2000, 3, 2), (2000, 1, 2), (300, 3, 2), (300, 1, 4)])
 def test_success_that_has_nothing_to_do_with_the_prompt_is_said_within_30_steps(prompts, rounds, first, caplog):
     simulated((prompts, 256, shuffled), 30, rounds=rounds, first=first)
     assert REASON in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("prompts", "given", "uniform"),
+    [
+        (100, {}, True),
+        (128, {}, True),
+        (129, {}, False),
+        (100, {"fallback": False}, False),
+        (100, {"candidates": 1}, False),
+        (100, {"baseline": "loo"}, False),  # whose groups are the user's own choice
+    ],
+)
+def test_a_pool_with_two_rollouts_a_prompt_at_each_step_is_trained_on_as_by_grpo(prompts, given, uniform, caplog):
+    names, rng = [f"q{at}" for at in range(prompts)], np.random.default_rng(0)
+    session = ba.Session(ba.adaptive(), ["reward"], pool=names, trainer_scale="group", **given)
+    for at in range(12):
+        session.begin(names[:32], rollouts=256, group=8)
+        ids = session.request()
+        rewards = rng.integers(0, 2, len(ids)).astype(float)
+        session.observe(ids, rewards, lengths_R=[1] * len(ids))
+        ended = session.end()
+        counts = np.bincount(ended.batch.group_R)
+        assert bool((counts == 8).all()) is uniform or at == 0
+        if uniform:
+            assert ended.advantages_R == pytest.approx(ba.group_advantages(rewards, ids))
+            assert ended.metrics["fallback"] == 0  # which is about beliefs
+    assert ("100 prompts for 256 rollouts a step" in caplog.text) is (uniform and prompts == 100)
+    assert caplog.text.count("ended below plain GRPO") == int(uniform)
+
+
+def test_small_pools_keep_their_budget_under_quotas_and_caps():
+    names = [f"q{at}" for at in range(40)]
+    domain = {name: "even" if int(name[1:]) % 2 == 0 else "odd" for name in names}
+    given = {"domain": domain, "quotas": {"even": (0.7, 0.8)}, "cap": 16}
+    session = ba.Session(ba.adaptive(), ["reward"], pool=names, quiet=True, **given)
+    for _ in range(5):
+        session.begin([], rollouts=96, group=8)
+        ids = session.request()
+        assert len(ids) == 96
+        assert 0.7 <= np.mean([domain[x] == "even" for x in ids]) <= 0.8
+        assert max(ids.count(x) for x in set(ids)) <= 16
+        session.observe(ids, [1.0] * 96, lengths_R=[1] * 96)
+        session.end()

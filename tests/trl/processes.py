@@ -59,6 +59,7 @@ RUNS: dict[str, tuple[Callable[[], ba.Policy] | None, dict[str, Any], dict[str, 
         {},
     ),  # its baseline depends on the round
 }
+SMALL = {"fallback": False}  # the pool is small: a policy decides nevertheless
 NAMES = {"1": tuple(RUNS), "2": tuple(RUNS), "4": ("plain", "adaptive", "odd", "dapo"), "fsdp2": ("adaptive", "odd")}
 NAMES |= {"zero2": ("adaptive", "odd", "dapo"), "zero3": ("adaptive", "odd")}
 PROCESSES = {"1": 1, "2": 2, "4": 4, "fsdp2": 2, "zero2": 2, "zero3": 2}
@@ -130,7 +131,7 @@ def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, An
     policy = make() if make is not None else None
     if policy is not None:
         ledger = folder / f"{name}.jsonl"
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **options))
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **SMALL, **options))
     if name == "changes":
         trainer.add_callback(Unscaled(trainer))
     watched = Watched(trainer)
@@ -280,9 +281,8 @@ def changing(folder: Path, name: str) -> dict[str, Any]:
         config = {"max_steps": 7, "eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 3}
         trainer = make_trainer(folder, name, 2, **config)
         trainer.rollout_func, trainer.calls, chosen = forced, calls, ba.adaptive()
-        attached = AdaptiveGRPOCallback(
-            trainer, replace(chosen, decide=decide), ledger=folder / f"{name} {label}.jsonl"
-        )
+        policy, ledger = replace(chosen, decide=decide), folder / f"{name} {label}.jsonl"
+        attached = AdaptiveGRPOCallback(trainer, policy, ledger=ledger, **SMALL)
         for each in (attached, AroundSteps(trainer, fewer), BetweenSteps(attached)):
             trainer.add_callback(each)
         try:

@@ -19,7 +19,7 @@ def by_prompt(prompts, completions, **_):
 
 
 def run(build, policy, steps, reward=by_prompt, **options):
-    return trained(build(rows(8), reward=reward, max_steps=steps), policy, **options)
+    return trained(build(rows(9), reward=reward, max_steps=steps), policy, **options)
 
 
 def of_steps(callback, name):
@@ -30,7 +30,7 @@ def wrong_beliefs():
     """Firm, and the opposite of the truth. They fade within some steps."""
     policy = ba.adaptive(seed=0)
     for _ in range(3):
-        policy.observe([n for n in range(8) for _ in range(4)], [float(n % 2 == 0) for n in range(8) for _ in range(4)])
+        policy.observe([n for n in range(9) for _ in range(4)], [float(n % 2 == 0) for n in range(9) for _ in range(4)])
     return policy
 
 

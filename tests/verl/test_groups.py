@@ -24,6 +24,7 @@ def session_of(policy, ids=IDS, **given):
         "baseline": "posterior",
         "scale": "none",
         "reward_range": (0.0, 1.0),
+        "fallback": False,  # the pool is small
     } | given
     return Session(policy, ["reward"], pool=ids, **given)
 
