@@ -35,7 +35,8 @@ from budgetalloc.training.policy_like import PolicyLike, policy_of
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
-from budgetalloc.trl.checkpoints import step_of, with_load, with_save
+from budgetalloc.trl.checkpoints import SavesBeliefs, step_of
+from budgetalloc.trl.mixin import SAVING, mix_in
 from budgetalloc.trl.step import GROUP, without_group
 
 logger = logging.getLogger(__name__)
@@ -211,8 +212,8 @@ class AdaptiveRolloutWorker:
         sizes = (self._rows(),)
         self.session.attach(Host(self.prompts, sizes, args.num_generations, measures_seconds=True))
         self._begin(self._rows())  # raises where the budget cannot be spent
-        trainer._save_checkpoint = with_save(trainer, self._save, lambda: main)
-        trainer._load_optimizer_and_scheduler = with_load(trainer, self._load, lambda: main)
+        mix_in(trainer, SavesBeliefs, *SAVING)
+        trainer._budgetalloc = self if main else None
 
     # What TRL calls:
 

@@ -13,11 +13,18 @@ if TYPE_CHECKING:
     from budgetalloc.contrib.rollout_worker import AdaptiveRolloutWorker
     from budgetalloc.trl.callback import AdaptiveGRPOCallback
     from budgetalloc.trl.checkpoints import last_checkpoint
+    from budgetalloc.trl.trainer import AdaptiveGRPOTrainer
 
-__all__ = ["AdaptiveGRPOCallback", "AdaptiveRolloutWorker", "last_checkpoint"]
+__all__ = [
+    "AdaptiveGRPOCallback",
+    "AdaptiveGRPOTrainer",
+    "AdaptiveRolloutWorker",
+    "last_checkpoint",
+]
 
 _LATER = {
     "AdaptiveGRPOCallback": "budgetalloc.trl.callback",
+    "AdaptiveGRPOTrainer": "budgetalloc.trl.trainer",
     "last_checkpoint": "budgetalloc.trl.checkpoints",
     "AdaptiveRolloutWorker": "budgetalloc.contrib.rollout_worker",
 }

@@ -3,9 +3,9 @@ step."""
 
 import logging
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from functools import partial, wraps
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,8 @@ from budgetalloc.training.prompt_features import FeatureNames, policy_with_featu
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 from budgetalloc.trl.block_rewards import BlockRewards
-from budgetalloc.trl.checkpoints import (
-    newest_complete_or_error,
-    restore_order,
-    step_of,
-    with_load,
-    with_save,
-)
+from budgetalloc.trl.checkpoints import restore_order, step_of
 from budgetalloc.trl.compatibility import (
-    attached,
     broken_assumptions,
     check_budget,
     check_compatible,
@@ -49,14 +42,16 @@ from budgetalloc.trl.compatibility import (
     unrecorded,
 )
 from budgetalloc.trl.hidden_states import hidden_states
+from budgetalloc.trl.mixin import SAVING, AdaptiveMixin, in_front, mix_in
+from budgetalloc.trl.own_generation import WHOLE
 from budgetalloc.trl.patching import patched_attribute, timed_steps
 from budgetalloc.trl.processes import check_same_arguments, same_everywhere
-from budgetalloc.trl.step import Rows, Training, run_step
+from budgetalloc.trl.step import Generate, Rows, Training, run_step
 from budgetalloc.trl.trackers import Trackers
 from budgetalloc.trl.vllm_seeds import one_text_warning
 
 logger = logging.getLogger(__name__)
-_OTHERS = ("policy", "parts", "prompt_id", "features", "ledger", "allow_dataset_change")
+OTHERS = ("policy", "parts", "prompt_id", "features", "ledger", "allow_dataset_change")
 
 
 class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
@@ -116,7 +111,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.trainer = trainer
         self.policy = policy_of("adaptive" if policy is None else policy)
         needs, scale = self.policy.needs, trainer.scale_rewards
-        self.options = Options.resolve(needs, scale, options, others=_OTHERS)
+        self.options = Options.resolve(needs, scale, options, others=OTHERS)
         main = trainer.accelerator.is_main_process
         check_ledger(ledger, writes=main)
         if main and (other := other_scale(self.policy, self.options)):
@@ -151,10 +146,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.batch: Rollouts | None = None
         """The record of the last step, for other callbacks."""
         self._training: Training | None = None
-        self._inside = False  # whether `train` runs
         self._unrecorded = False  # whether a warning about a batch without a record was logged
-        self._held = ExitStack()  # replacements of the trainer's methods during training
-        self._wrap_train(trainer)
+        mix_in(trainer, AdaptiveMixin, "train", *SAVING)
 
     def _check(self, policy: Policy, options: Options, ledger: Any = None) -> str | None:
         """Raises if the policy cannot be attached; returns why it cannot observe, if so."""
@@ -169,72 +162,43 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         if unobserved is not None:
             raise UnsupportedError(str(unobserved))
 
-    def _wrap_train(self, trainer: Any) -> None:
-        """Wraps `train`, saving and loading, because TRL has no callback event for a run that
-        raises."""
-        train = trainer.train
-
-        @wraps(train)
-        def train_and_release(
-            resume_from_checkpoint: str | bool | None = None, *more: Any, **named: Any
-        ) -> Any:
-            if self in trainer.callback_handler.callbacks:
-                self._follow(trainer)
-            if not self._attached():
-                if self._unobserved is None and not attached(trainer):
-                    logger.warning(
-                        "The AdaptiveGRPOCallback of this trainer is not among its callbacks: TRL "
-                        "trains without it. Call trainer.add_callback(callback) before train()."
-                    )
-                return train(resume_from_checkpoint, *more, **named)
-            if resume_from_checkpoint is True:
-                resume_from_checkpoint = newest_complete_or_error(trainer.args.output_dir)
-            with self._held:
-                self._inside = True
-                self._held.callback(setattr, self, "_inside", False)
-                self._held.callback(setattr, self, "_training", None)
-                self._held.callback(lambda: keep_texts(self.policy, self.prompts))
-                saves = with_save(
-                    trainer, self._save, lambda: trainer.args.should_save and self._attached()
-                )
-                self._held.enter_context(patched_attribute(trainer, "_save_checkpoint", saves))
-                restores = with_load(trainer, self._load, self._attached)
-                self._held.enter_context(
-                    patched_attribute(trainer, "_load_optimizer_and_scheduler", restores)
-                )
-                return train(resume_from_checkpoint, *more, **named)
-
-        trainer.train = train_and_release
-
     def _save(self, folder: Path) -> None:
-        save_beliefs(folder, self.session, self.prompts, self.trainer.state.global_step)
+        if self in self.trainer.callback_handler.callbacks:
+            save_beliefs(folder, self.session, self.prompts, self.trainer.state.global_step)
 
     def _load(self, folder: Path) -> None:
         allowed, step = self._allow_dataset_change, step_of(folder)
         load_beliefs(folder, self.session, self.prompts, allowed, step)
 
-    def _attached(self) -> bool:
-        return self._unobserved is None and self in self.trainer.callback_handler.callbacks
+    @contextmanager
+    def _deciding(self) -> Iterator[None]:
+        """While `train` runs."""
+        with patched_attribute(self.trainer, "_budgetalloc", self), ExitStack() as self._until_end:
+            try:
+                yield
+            finally:
+                self._training = None
+                keep_texts(self.policy, self.prompts)
 
-    def _check_inside(self) -> None:
+    def _check_deciding(self) -> None:
         """Raises if `train` was called before the callback was there."""
-        if not self._inside:
+        if self.trainer._budgetalloc is not self:
             raise InputError(
                 "The AdaptiveGRPOCallback was added after trainer.train() had been called. Make it "
-                "and add it before: it replaces methods of the trainer while train() runs.",
+                "and add it before: it takes part in train() from its beginning.",
                 argument="trainer",
             )
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any
     ) -> None:
-        """Replaces TRL's generation and scoring for the duration of the training."""
+        """From now on the policy decides."""
         trainer = self.trainer
         check_only_one(trainer, self, state)
         if self._unobserved is not None:
             logger.warning("%s", self._unobserved)
             return
-        self._check_inside()
+        self._check_deciding()
         speaks = not self.options.keep_batch and not self.session.quiet
         if speaks:
             for text in broken_assumptions(trainer, self.options, self.prompts):
@@ -248,7 +212,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         for part in self.session.parts:
             part.start()
             if part.clock is not None:
-                self._held.enter_context(timed_steps(trainer.callback_handler, part.clock))
+                self._until_end.enter_context(timed_steps(trainer.callback_handler, part.clock))
         if trainer.accelerator.num_processes > 1:
             check_same_arguments(trainer.accelerator, same_everywhere(self.session, self.prompts))
         path = self.ledger_path if trainer.accelerator.is_main_process else None
@@ -256,43 +220,46 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         session.written = (
             [] if path is None else [LogWriter(path, state.global_step, self.prompts.texts)]
         )
-        generate: Callable[[Rows], dict[str, Any]] = trainer._generate_and_score_completions
         session.pool = () if self.options.bounds.candidates == 1 else self.prompts.pool
         listed = self.prompts.indexable and getattr(trainer.train_dataset, "column_names", None)
         merges = listed and not self.options.keep_batch and trainer.accelerator.is_main_process
         if merges and (shared := self.prompts.shared_ids_warning()):
             logger.warning(shared)
         session.pool_size = len(session.pool) or (len(self.prompts.pool) if listed else 0)
-        training = self._training = Training(
+        self._training = Training(
             trainer=trainer,
             session=session,
             prompts=self.prompts,
-            generate=generate,
             blocks=BlockRewards(trainer.num_generations) if speaks else None,
         )
+        self._until_end.enter_context(in_front(trainer, WHOLE))
 
-        @wraps(generate)
-        def generate_and_score(inputs: list[dict[str, Any]]) -> dict[str, Any]:
-            # A wrapper that other code puts around this function during training may outlive the
-            # training.
-            if not trainer.model.training or self._training is not training:
-                return generate(inputs)
-            if not self._attached():
-                self._let_go(training)
+    def _step(self, inputs: Rows, generate: Generate) -> dict[str, Any]:
+        """TRL's batch, by `generate`, which is TRL's method or what it was replaced by."""
+        trainer, training = self.trainer, self._training
+        if training is not None and self not in trainer.callback_handler.callbacks:
+            training = self._training = None
+            logger.warning(
+                "The AdaptiveGRPOCallback was removed before step %s: from now on TRL generates %s "
+                "rollouts of each prompt, and checkpoints hold no beliefs.",
+                trainer.state.global_step,
+                trainer.num_generations,
+            )
+        # A function of other code, which `generate` may be, may call the trainer's method again.
+        with patched_attribute(trainer, "_budgetalloc", None):
+            if training is None:
                 return generate(inputs)
             self._called = True
-            output, self.batch = run_step(training, inputs)
-            if self.batch is None and not self._unrecorded:
-                self._unrecorded = True
-                logger.warning("%s", unrecorded(trainer, self.policy))
-            return output
+            output, self.batch = run_step(training, inputs, generate)
+        if self.batch is None and not self._unrecorded:
+            self._unrecorded = True
+            logger.warning("%s", unrecorded(trainer, self.policy))
+        return output
 
-        self._held.enter_context(
-            patched_attribute(trainer, "_generate_and_score_completions", generate_and_score)
-        )
-
-    def _follow(self, trainer: Any) -> None:
-        """Takes what may have changed since the callback was made, or raises."""
+    def _follow(self) -> bool:
+        """Takes what may have changed since the callback was made, or raises; returns whether the
+        policy observes this training."""
+        trainer = self.trainer
         if trainer.train_dataset is not self.prompts.dataset:
             if self.options.bounds.candidates != 1 or self._named_dataset:
                 raise InputError(
@@ -311,22 +278,13 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
             if self.options.baseline is not None or self.ledger_path is not None:
                 raise
             self._unobserved = f"TRL trains without {self.policy}, which decides nothing. {error}"
-
-    def _let_go(self, training: Training) -> None:
-        """Detaches this callback from a training that continues without it."""
-        self._training = None
-        logger.warning(
-            "The AdaptiveGRPOCallback was removed before step %s: from now on TRL generates %s "
-            "rollouts of each prompt, and checkpoints hold no beliefs.",
-            training.trainer.state.global_step,
-            training.trainer.num_generations,
-        )
+        return self._unobserved is None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Raises `UnsupportedError` if TRL does not train on the policy's batch."""
         if self._unobserved is not None:
             return
-        self._check_inside()
+        self._check_deciding()
         steps = state.global_step - self._begun
         every = args.steps_per_generation * self.trainer.num_iterations
         if not self._called and steps >= every:

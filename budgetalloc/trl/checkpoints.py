@@ -4,12 +4,11 @@ resume."""
 import json
 import logging
 import os
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import Trainer
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -18,42 +17,32 @@ from budgetalloc.errors import StateError
 logger = logging.getLogger(__name__)
 
 
-def with_save(
-    trainer: Any, also_save: Callable[[Path], None], applies: Callable[[], bool]
-) -> Callable[..., None]:
-    """Wraps the trainer's `_save_checkpoint`, which has no callback event: `also_save` writes into
-    the checkpoint's folder first, if `applies()`. transformers writes TRAINER_STATE_NAME last, so a
-    folder with this file is complete."""
-    save = trainer._save_checkpoint
+class SavesBeliefs(Trainer):  # type: ignore[misc]
+    """A mixin of trainers that saves and loads what was learned with each checkpoint, for which
+    transformers has no callback event. It comes before the trainer's class among the bases.
 
-    @wraps(save)
-    def save_all(model: Any, trial: Any) -> None:
-        if applies():
-            run = Path(trainer._get_output_dir(trial=trial))
-            folder = run / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
+    Each method takes `own`, the function that it calls in place of the method of its base.
+    """
+
+    _budgetalloc: Any = None  # has `_save(folder)` and `_load(folder)`
+
+    def _save_checkpoint(self, model: Any, trial: Any, *, own: Any = None) -> None:
+        """Saves it before all else. transformers writes TRAINER_STATE_NAME last, so a folder with
+        this file is complete."""
+        if self._budgetalloc is not None and self.args.should_save:
+            run = Path(self._get_output_dir(trial=trial))
+            folder = run / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
             # If an older run's folder is overwritten, a mixture of both must not count as a
             # complete checkpoint.
             (folder / TRAINER_STATE_NAME).unlink(missing_ok=True)
-            also_save(folder)
-        save(model, trial)
+            self._budgetalloc._save(folder)
+        (own or super()._save_checkpoint)(model, trial)
 
-    return save_all
-
-
-def with_load(
-    trainer: Any, also_load: Callable[[Path], None], applies: Callable[[], bool]
-) -> Callable[..., None]:
-    """Wraps the trainer's `_load_optimizer_and_scheduler`: `also_load` reads the folder afterwards,
-    if `applies()`."""
-    restore = trainer._load_optimizer_and_scheduler
-
-    @wraps(restore)
-    def restore_all(checkpoint: str | None) -> None:
-        restore(checkpoint)
-        if checkpoint is not None and applies():
-            also_load(Path(checkpoint))
-
-    return restore_all
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None, *, own: Any = None) -> None:
+        """Loads it after all else."""
+        (own or super()._load_optimizer_and_scheduler)(checkpoint)
+        if checkpoint is not None and self._budgetalloc is not None:
+            self._budgetalloc._load(Path(checkpoint))
 
 
 def step_of(folder: Path) -> int | None:

@@ -54,18 +54,20 @@ def refusal(policy: Any, what: str) -> UnsupportedError:
 
 def _overrides(trainer: Any, name: str) -> Iterator[tuple[Any, Any]]:
     """The functions of the user that replace this method: their owner and they."""
-    owners: list[Any] = [trainer]
-    for cls in type(trainer).__mro__:
-        if cls is GRPOTrainer:
-            break
-        owners.append(cls)
-    for owner in owners:
+    for owner in _owners(trainer):
         function: Any = vars(owner).get(name)
         while function is not None:  # what decorators wrap, but not TRL's own method
             function = getattr(function, "__func__", function)
             if _of_user(function):
                 yield owner, function
             function = getattr(function, "__wrapped__", None)
+
+
+def _owners(trainer: Any) -> list[Any]:
+    """The trainer and its classes before TRL's, without those of budgetalloc."""
+    classes = type(trainer).__mro__
+    own = classes[: classes.index(GRPOTrainer)]
+    return [trainer, *(cls for cls in own if not cls.__module__.startswith("budgetalloc."))]
 
 
 def _of_user(function: Any) -> bool:
@@ -137,18 +139,14 @@ class Generations:
         self.scored: list[Sequence[Any]] = []  # the tokens of each completion, call by call
         self.given: list[bool] = []  # whether of the rows of the call
         self.asked = 0
-        own = [
-            name
-            for name in _GENERATING[1:]
-            if name in vars(trainer)
-            or getattr(type(trainer), name) is not getattr(GRPOTrainer, name)
-        ]
+        own = any(name in vars(x) for x in _owners(trainer) for name in _GENERATING[1:])
         self.plain = not own and getattr(generate, "__func__", None) is getattr(GRPOTrainer, WHOLE)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Counts the rollouts that TRL generates inside the block, unless several generations make
-        one, as with tools."""
+        one, as with tools. It replaces TRL's method in TRL's class, because a mixin comes before a
+        user's subclass and does not see what that calls."""
         trainer = self.trainer
         if self.plain or trainer.tools or trainer.rollout_func is not None:
             yield

@@ -45,8 +45,8 @@ def timed_steps(handler: Any, clock: Clock) -> Iterator[None]:
 
     A step lasts from `on_step_begin` to `on_step_end`: generation, rewards, gradients and the
     optimizer. Logging, evaluations and checkpoints come after it. Callbacks within a step do not
-    count: `handler`, the trainer's `callback_handler`, calls all of them by `call_event`, which is
-    replaced.
+    count: `handler`, the trainer's `callback_handler`, calls all of them by `call_event`. That is
+    replaced, because a mixin of the trainer does not reach its handler.
     """
     call = handler.call_event
 

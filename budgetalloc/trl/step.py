@@ -28,6 +28,7 @@ from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
 from budgetalloc.trl.block_rewards import BlockRewards
 from budgetalloc.trl.compatibility import refused_rewards
+from budgetalloc.trl.mixin import in_front
 from budgetalloc.trl.own_generation import Generations, refusal
 from budgetalloc.trl.patching import patched_attribute
 from budgetalloc.trl.processes import (
@@ -46,6 +47,7 @@ from budgetalloc.trl.vllm_seeds import Text, seeds_by_row
 GROUP = "budgetalloc_group"  # the column that gives reward functions the prompt's id
 _CONSTANT = frozenset((str, int, float, bool, bytes, type(None)))
 Rows = list[dict[str, Any]]
+Generate = Callable[[Rows], dict[str, Any]]  # TRL's `_generate_and_score_completions`
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +57,6 @@ class Training:
     trainer: Any
     session: Session
     prompts: Prompts
-    # TRL's `_generate_and_score_completions` when training began
-    generate: Callable[[Rows], dict[str, Any]]
     blocks: BlockRewards | None = None  # where rows are chosen, and warnings are logged
     # rollouts generated at the micro-step of the last generation, the only key
     made: dict[int, int] = field(default_factory=dict)
@@ -64,8 +64,11 @@ class Training:
     scored: list[Any] = field(default_factory=list)
 
 
-def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts | None]:
-    """TRL's batch to train on, with as many rows as `inputs`, and the record of the step.
+def run_step(
+    training: Training, inputs: Rows, own: Generate
+) -> tuple[dict[str, Any], Rollouts | None]:
+    """TRL's batch to train on, with as many rows as `inputs`, and the record of the step. Each
+    round is generated and scored by `own`.
 
     There is no record if the trainer's own code makes the batch of several generations.
     """
@@ -84,7 +87,7 @@ def run_step(training: Training, inputs: Rows) -> tuple[dict[str, Any], Rollouts
     total = len(inputs) * trainer.accelerator.num_processes
     for ids_R, rows in decide(training, inputs):
         generation_started = time.perf_counter()
-        made, output, number = generate(training, ids_R, rows, sent)
+        made, output, number = generate(training, own, ids_R, rows, sent)
         generating += time.perf_counter() - generation_started
         generated += number
         if made is None:
@@ -249,7 +252,7 @@ def copied(value: Any) -> Any:
 
 
 def generate(
-    training: Training, ids_R: list[Id], rows: Rows, sent: Counter[Text]
+    training: Training, own: Generate, ids_R: list[Id], rows: Rows, sent: Counter[Text]
 ) -> tuple[dict[str, Any] | None, dict[str, Any], int]:
     """One round of TRL's own generation and scoring: the rollouts of all processes without fillers,
     as arguments of `Session.observe`, TRL's batch of this process, and how many rollouts were
@@ -268,12 +271,11 @@ def generate(
     )
     scored: list[tuple[torch.Tensor, IntArray, list[list[Any]]]] = []
     refuse = None if options.keep_batch else functools.partial(refusal, training.session.policy)
-    generations = Generations(trainer, training.generate, rows, refuse)
+    generations = Generations(trainer, own, rows, refuse)
     names = training.session.reports
-    score = trainer._calculate_rewards
 
     def score_and_keep(
-        inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+        score: Any, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
     ) -> torch.Tensor:
         # Added only here: an environment's reset() gets the columns of its row, and may not accept
         # this one.
@@ -305,12 +307,14 @@ def generate(
     trees = trainer.rollout_func if hasattr(trainer.rollout_func, "branches") else None
     if trees is not None:
         trees.begin(mine_R)
-    keeping = patched_attribute(trainer, "_calculate_rewards", score_and_keep)
+    keeping = patched_attribute(trainer, "_budgetalloc_score", score_and_keep)
+    # Like num_generations a value that TRL's methods read, which a mixin could not override.
     functions = [without_group(function) for function in trainer.reward_funcs]
     scoring = patched_attribute(trainer, "reward_funcs", functions)
     seeding = nullcontext() if options.keep_batch else seeds_by_row(trainer, sent)
-    with keeping, one_row_groups, scoring, seeding, generations.counted():
-        output = training.generate(rows)
+    outermost = in_front(trainer, "_calculate_rewards")
+    with keeping, outermost, one_row_groups, scoring, seeding, generations.counted():
+        output = own(rows)
     at = generations.of_batch(output) if scored else None
     if trees is not None:
         output |= trees.branches(output["completion_ids"].size(1))

@@ -17,6 +17,7 @@ import budgetalloc as ba
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl.checkpoints import last_checkpoint
 from budgetalloc.trl.compatibility import HELD
+from budgetalloc.trl.mixin import AdaptiveMixin
 
 
 def evidence(policy):
@@ -25,7 +26,10 @@ def evidence(policy):
 
 
 def has_its_own_methods(trainer):
-    return all(getattr(trainer, name).__func__ is getattr(GRPOTrainer, name) for name in HELD)
+    """Nothing is set on the trainer, and what the mixin overrides calls TRL's methods."""
+    below = super(AdaptiveMixin, trainer)
+    own = all(getattr(below, name).__func__ is getattr(GRPOTrainer, name) for name in HELD)
+    return own and trainer._budgetalloc is None and not {*HELD, "train"} & vars(trainer).keys()
 
 
 # --- killed ---------------------------------------------------------------------------------------------------------
