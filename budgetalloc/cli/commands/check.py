@@ -147,6 +147,7 @@ def _run_to_train(script: Path, argv: list[str], policy: str | None, tell: _Tell
 def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts that say what the training would do."""
     from budgetalloc.trl.compatibility import unaligned_saves
+    from budgetalloc.trl.reward_probes import probe
 
     yield "policy", str(callback.policy)
     yield "success", _success(callback.session.scoring)
@@ -162,6 +163,8 @@ def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]
     yield "changed", f"{', '.join(changed) or 'nothing'} (options that are not the default)"
     if warning := unaligned_saves(callback.trainer):
         yield "warning", warning
+    for sentence in probe(callback.trainer, callback.session.scoring):
+        yield "rewards", sentence
 
 
 def _success(scoring: Any) -> str:

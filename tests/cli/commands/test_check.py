@@ -134,6 +134,12 @@ def test_what_it_says(checked, end, name, text):
     assert found[name].startswith(text)
 
 
+def test_it_tries_the_reward_functions_on_made_up_answers(checked):
+    assert "rewards" not in checked("main()")[1]
+    status, found, _ = checked("main(low_digit, tidy)")
+    assert (status, found["rewards"]) == (0, "tidy pays 0.5 for each of 80 answers, right, wrong and empty")
+
+
 @pytest.mark.parametrize(
     ("end", "text"),
     [
