@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.ids import Index
-from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.errors import InputError, UnsupportedError, about, nearest, shown
 from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.policies import Policy
@@ -19,16 +18,14 @@ from budgetalloc.training.warm_start import read_counts
 
 logger = logging.getLogger(__name__)
 FeatureNames = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Features | None
-"""What describes the prompts: a column of the dataset, "text" for the prompts' texts, "model" for
-the policy model's hidden states of them, the records of an earlier run as a `Path` or as
-"run:PATH", several of these, the features themselves, or None."""
-TEXT, MODEL, RUN = "text", "model", "run:"
-States = Callable[[list[str]], FloatArray]
-"""Computes a vector of each text with the policy model, shape (P, D)."""
+"""What describes the prompts: a column of the dataset, "text" for the prompts' texts, the records
+of an earlier run as a `Path` or as "run:PATH", several of these, the features themselves, or
+None."""
+TEXT, RUN = "text", "run:"
 
 
 def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str], list[Path]]:
-    """The columns and the paths that a user names, where `TEXT` and `MODEL` count as columns.
+    """The columns and the paths that a user names, where `TEXT` counts as a column.
 
     Args:
         wanted: As `FeatureNames`, but not features.
@@ -57,19 +54,13 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
         else:
             names.append(each)
     for name in names:
-        if columns is not None and name not in (TEXT, MODEL, *columns):
+        if columns is not None and name not in (TEXT, *columns):
             raise InputError(
                 "features",
                 f"the train dataset has no column {name!r}{nearest(name, columns)} Use {TEXT!r} "
-                f"for the prompts' texts, {MODEL!r} for the model's hidden states, "
-                f"{RUN + 'PATH'!r} for an earlier run, or some of {list(columns)}.",
-                wanted,
-            )
-        if name == MODEL and name in (columns or ()):
-            raise InputError(
-                "features",
-                f"{MODEL!r} is the policy model's hidden states, and the train dataset has a "
-                f"column of this name. Rename it: dataset.rename_column({MODEL!r}, 'model_name').",
+                f"for the prompts' texts, {RUN + 'PATH'!r} for an earlier run, some of "
+                f"{list(columns)}, or budgetalloc.Features.of_vectors(ids, vectors) for hidden "
+                "states and other embeddings.",
                 wanted,
             )
     for path in paths:
@@ -88,13 +79,12 @@ def policy_with_features(
     wanted: FeatureNames,
     ledger: str | os.PathLike[str] | None = None,
     quiet: bool = False,
-    states: States | None = None,
 ) -> Policy:
     """The policy, with the features that a user asks for, if any.
 
     Args:
         policy: A policy that has learned nothing yet.
-        prompts, wanted, quiet, states: As in `features_of`.
+        prompts, wanted, quiet: As in `features_of`.
         ledger: The file to which the run appends its rollouts.
 
     Raises:
@@ -110,24 +100,21 @@ def policy_with_features(
             "ledger= is the same file, which changes during the run. Give another ledger=.",
             wanted,
         )
-    return policy.with_features(features_of(prompts, wanted, quiet, states))
+    return policy.with_features(features_of(prompts, wanted, quiet))
 
 
-def features_of(
-    prompts: Prompts, wanted: FeatureNames, quiet: bool = False, states: States | None = None
-) -> Features:
+def features_of(prompts: Prompts, wanted: FeatureNames, quiet: bool = False) -> Features:
     """The features of all prompts of a dataset.
 
     Args:
         prompts: The dataset's prompts.
         wanted: As `FeatureNames`. A prompt with several rows has the values of its first row.
         quiet: Whether to suppress the warning about an earlier run with few of the prompts.
-        states: For "model"; None where the policy model cannot be called.
 
     Raises:
         InputError: no such column or file, values that are neither numbers, texts nor flags, or an
             earlier run with none of the prompts.
-        UnsupportedError: the dataset does not list its rows, or there are no states.
+        UnsupportedError: the dataset does not list its rows.
     """
     if isinstance(wanted, Features):
         return wanted
@@ -142,15 +129,7 @@ def features_of(
         parts.append(
             Features.of_texts(prompts.pool, [prompt_text(prompt) for prompt in first(prompts.text)])
         )
-    if MODEL in names:
-        if states is None:
-            raise UnsupportedError(
-                f"features={shown(wanted)}: hidden states of the policy model are computed for "
-                f"TRL's GRPOTrainer only. Use {TEXT!r}."
-            )
-        vectors = states([prompt_text(prompt) for prompt in first(prompts.text)])
-        parts.append(Features.of_vectors(prompts.pool, vectors))
-    if others := {name: first(name) for name in names if name not in (TEXT, MODEL)}:
+    if others := {name: first(name) for name in names if name != TEXT}:
         parts.append(Features.of_columns(prompts.pool, others))
     parts += [_of_run(prompts, path, quiet) for path in paths]
     return Features.joined(*parts)

@@ -41,7 +41,6 @@ from budgetalloc.trl.compatibility import (
     unnamed_tasks,
     unrecorded,
 )
-from budgetalloc.trl.hidden_states import hidden_states
 from budgetalloc.trl.mixin import SAVING, AdaptiveMixin, in_front, mix_in
 from budgetalloc.trl.own_generation import WHOLE
 from budgetalloc.trl.patching import patched_attribute, timed_steps
@@ -77,8 +76,8 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         prompt_id: The dataset column with the ids of prompts. Default: "prompt_id" if there is one,
             else a hash of the prompt. Rows with the same id are one prompt and must have the same
             prompt text; its rollouts use them in turn.
-        features: By which prompts share beliefs: "text", "model", columns, `Path`s of earlier runs,
-            or `Features`.
+        features: By which prompts share beliefs: "text", columns, `Path`s of earlier runs, or
+            `Features`.
         ledger: A file to which every rollout is appended; see `budgetalloc.logs.ledger`. The
             beginning of each prompt's text is written once, to a file next to it that ends in
             .prompts, for `budgetalloc report`.
@@ -121,10 +120,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
         self.prompts = Prompts(trainer.train_dataset, prompt_id, required=named and not tasks)
         if named and (unnamed := unnamed_tasks(trainer, self.prompts)):
             raise unnamed
-        states = partial(hidden_states, trainer)
-        self.policy = policy_with_features(
-            self.policy, self.prompts, features, ledger, not main, states
-        )
+        self.policy = policy_with_features(self.policy, self.prompts, features, ledger, not main)
         names, weights = trainer.reward_func_names, trainer.reward_weights.tolist()
         self.session = Session(
             self.policy, names, weights, resolved=self.options, quiet=not main, parts=parts

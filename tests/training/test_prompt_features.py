@@ -86,6 +86,6 @@ def test_features_come_once_and_before_the_first_step():
         policy.with_features(features)
 
 
-def test_without_a_policy_model_its_hidden_states_are_refused():
-    with pytest.raises(ba.UnsupportedError, match="GRPOTrainer only"):
+def test_embeddings_are_passed_as_vectors():
+    with pytest.raises(ba.InputError, match="of_vectors"):
         features_of(PROMPTS, "model")

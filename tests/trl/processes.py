@@ -191,15 +191,10 @@ def failure(folder: Path, name: str, rank: int) -> str:
             return {**output, field: output[field] + rank}
 
         trainer._generate_and_score_completions = weighs
-    elif name == "features":
-        policy = ba.adaptive()
-        if not last:
-            trainer.model.get_decoder = broken
     else:
         policy, trainer.rollout_func = policy_of_rounds(), masked
-    given = {"features": "model"} if name == "features" else {"candidates": 1}
     try:
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, **given))
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policy, candidates=1))
         trainer.train()
     except (ba.BudgetallocError, ZeroDivisionError) as error:
         return f"{type(error).__name__}: {error}"
@@ -300,7 +295,7 @@ def changing(folder: Path, name: str) -> dict[str, Any]:
 
 
 CHANGING = ("changing", "raises")
-FAILURES = ("seed", "state", "decide", "mask", "weighs", "features")
+FAILURES = ("seed", "state", "decide", "mask", "weighs")
 LED = ("counts", "rounds", "keep")
 
 

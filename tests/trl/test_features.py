@@ -29,16 +29,3 @@ def test_a_run_starts_from_the_ledger_of_another_run(build, tmp_path):
 def test_features_of_other_columns_are_refused_before_training(build):
     with pytest.raises(ba.InputError, match="no column 'difficulty'"):
         attach(build(described_rows()), features="difficulty")
-
-
-def test_hidden_states_of_the_policy_model_are_features(build, caplog):
-    trainer = build(described_rows(), max_steps=2)
-    with caplog.at_level("INFO", "budgetalloc"):
-        callback = attach(trainer, features=["model", "half"])
-    assert "hidden states of 24 prompts, 96 tokens" in caplog.text
-    features = callback.policy.estimator.features
-    assert features.count > 2
-    trainer.train()
-    assert callback.policy.estimator.step == 2
-    with pytest.raises(ba.InputError, match="rename_column"):
-        attach(build(described_rows().add_column("model", ["x"] * 24)), features="model")

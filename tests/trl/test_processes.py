@@ -173,10 +173,6 @@ EXPECTED = {
         "ZeroDivisionError: no counts",
         "BudgetallocError: Process 0 failed to decide, and all processes stop. It raised ZeroDivisionError: no counts",
     ],
-    "features": [
-        "ZeroDivisionError: no counts",
-        "BudgetallocError: features='model': process 0 failed, and all processes stop. It raised ZeroDivisionError",
-    ],
     "mask": ["UnsupportedError: The rounds of a step cannot be merged: TRL's batch has ['tool_mask'] in some of t"] * 2,
     "weighs": ["UnsupportedError: GRPOTrainer computes advantages of its own, which would be replaced"] * 2,
 }
