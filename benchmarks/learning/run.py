@@ -84,7 +84,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     # The next default, chosen by the rule of README.md: `even_3` whose evidence also fades at a visit.
     "even_fading": (
         lambda seed: policies.growing(policies.sampled(groups=2, explore=1, discount=0.9, seed=seed), rounds=3),
-        {},
+        {"fallback": False},  # also in small pools
     ),
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
@@ -115,7 +115,7 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
         build, options = config.build, config.callback_arguments(ROLLOUTS)
         options.pop("ledger", None)  # runs side by side would share the file
     else:
-        # Exact beliefs need no rails: advantages of hopeless prompts are all a little below 0, which looks like a lean.
+        # Exact beliefs need no fallback: advantages of hopeless prompts are a little below 0, which looks like a lean.
         build, options = (None, {"fallback": False}) if name in oracle.NAMES else RIVALS[name]
     of_mix = (MIXES | SIZED)[mix]
     task, rollouts = of_mix.task(seed), of_mix.rollouts

@@ -164,7 +164,7 @@ def to_unit(rewards_R: ArrayLike, reward_range: tuple[float, float]) -> FloatArr
 
 
 @dataclass(frozen=True, eq=False)
-class Returned:
+class RewardHistory:
     """What each reward function has returned so far.
 
     Args:
@@ -183,17 +183,17 @@ class Returned:
     partial_F: BoolArray
 
     @classmethod
-    def none(cls, functions: int) -> "Returned":
+    def none(cls, functions: int) -> "RewardHistory":
         """The state before the first reward."""
         return cls(*(np.full(functions, flag) for flag in (True, True, False, False, False, False)))
 
-    def plus(self, scores_RF: FloatArray) -> "Returned":
+    def plus(self, scores_RF: FloatArray) -> "RewardHistory":
         """The state after these rewards, shape (R, F); NaN where a function returned None."""
         none_RF = np.isnan(scores_RF)
         zero_RF = np.abs(scores_RF) < EQUAL
         one_RF = np.abs(scores_RF - 1) < EQUAL
         inside_RF = (scores_RF > -EQUAL) & (scores_RF < 1 + EQUAL)
-        return Returned(
+        return RewardHistory(
             self.in_01_F & (inside_RF | none_RF).all(axis=0),
             self.binary_F & (zero_RF | one_RF | none_RF).all(axis=0),
             self.gave_0_F | zero_RF.any(axis=0),
@@ -213,7 +213,7 @@ class Returned:
         reward.
 
         >>> def success(*rows, waited=0):
-        ...     return Returned.none(2).plus(np.array(rows)).success([1.0, 0.5], waited)
+        ...     return RewardHistory.none(2).plus(np.array(rows)).success([1.0, 0.5], waited)
         >>> success([0.0, 1.0], [1.0, 1.0])  # the second has always given 1
         (0,)
         >>> success([0.0, 1.0], [0.0, 0.0])  # the first may succeed later
@@ -268,11 +268,11 @@ def mixed_groups(
     return np.asarray(high_G - low_G > EQUAL * np.maximum(1.0, largest_G))
 
 
-def levelled(rewards_R: FloatArray, ids_R: Sequence[Id], resolution: float) -> FloatArray:
+def merge_near_ties(rewards_R: FloatArray, ids_R: Sequence[Id], resolution: float) -> FloatArray:
     """The rewards, with one value in each near tie, a group whose rewards differ by at most the
     resolution: its lowest. Rounding would part rewards that are close together.
 
-    >>> levelled(np.array([1.0, 0.999, 1.001, 1.0, 1.1]), ["a", "a", "a", "b", "b"], 0.002)
+    >>> merge_near_ties(np.array([1.0, 0.999, 1.001, 1.0, 1.1]), ["a", "a", "a", "b", "b"], 0.002)
     array([0.999, 0.999, 0.999, 1.   , 1.1  ])
     """
     if not resolution:

@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, WAIT, Returned
+from budgetalloc.beliefs.rewards import EQUAL, WAIT, RewardHistory
 from budgetalloc.errors import printable
 from budgetalloc.logs.cells import OWN, Asked, is_numeric, numbers, weighted
 from budgetalloc.logs.records import FAULTS, Notes, as_integer
@@ -237,7 +237,7 @@ def chosen_success(
         return None
     scores_RF = scores[names].to_numpy(dtype=np.float64)
     at_R = pd.factorize(pd.Series(step_R))[0]
-    returned, last = Returned.none(len(names)), min(int(at_R.max()), WAIT)
+    returned, last = RewardHistory.none(len(names)), min(int(at_R.max()), WAIT)
     for step in range(last + 1):
         returned = returned.plus(scores_RF[at_R == step])
         waited = step if step < last else WAIT  # a log may end earlier

@@ -257,7 +257,7 @@ class PosteriorBaseline:
 
 def by_beliefs(rollouts: Rollouts) -> PosteriorBaseline:
     """What is expected of each rollout by the beliefs. It is kept with the record, because
-    advantages, rails and metrics ask for the same."""
+    advantages, the fallback and metrics ask for the same."""
     own: PosteriorBaseline = vars(rollouts).setdefault("by_beliefs", PosteriorBaseline(rollouts))
     return own
 

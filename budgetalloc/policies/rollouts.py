@@ -40,7 +40,7 @@ class Rollouts:
         jump: The initial estimate of the rise in reward from failure to success.
         step: The trainer's step.
         policy_step: Steps that the policy ended before this one.
-        uniform: Whether the step had uniform groups, because the policy had fallen back (`rails`).
+        uniform: Whether the step had uniform groups in place of the policy's.
         resolution: As in `Options`.
         prompt_lengths_R: The length of its prompt in tokens, if costs are learned.
         reported: What it reported of each name of `cost=`, NaN where it did not.

@@ -15,7 +15,7 @@ from budgetalloc.beliefs.estimator import Estimator
 from budgetalloc.beliefs.expected_reward import Sums, prior_share
 from budgetalloc.beliefs.ids import Id, Pool, check_ids, first_places, shuffled_order
 from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
-from budgetalloc.beliefs.rewards import check_outcomes, check_rewards, levelled
+from budgetalloc.beliefs.rewards import check_outcomes, check_rewards, merge_near_ties
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import BudgetError, InputError, check_flag
 from budgetalloc.policies.interface import CostOf, Decide, Hinted, Rounds, View
@@ -31,7 +31,7 @@ def joined(rounds: Sequence[Outcomes], resolution: float) -> Outcomes:
     ids_R = [x for ids, _, _ in rounds for x in ids]
     rewards_R = np.concatenate([none, *(rewards for _, rewards, _ in rounds)])
     success_R = np.concatenate([none, *(success for _, _, success in rounds)])
-    return ids_R, levelled(rewards_R, ids_R, resolution), success_R
+    return ids_R, merge_near_ties(rewards_R, ids_R, resolution), success_R
 
 
 class Step:

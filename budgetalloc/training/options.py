@@ -15,8 +15,8 @@ from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Part
-from budgetalloc.training.rails import Rails
 from budgetalloc.training.success import Scoring, Success
+from budgetalloc.training.uniform_fallback import UniformFallback
 
 _DEFAULT_SCALE = "group"  # of TRL and verl
 _OF_TRL = ("hint", "buffer")  # options that other trainers cannot serve
@@ -59,9 +59,9 @@ class Options:
             range is learned from the first 1,000 rollouts. Policies that decide nothing, such as
             `uniform()`, ignore it.
         fallback: Whether groups become uniform while the beliefs do not tell prompts apart that
-            differ, and in pools of at most half as many prompts as a step has rollouts (`Rails`).
-            The policy continues to learn, and decides again afterwards. False only warns. By
-            default True.
+            differ, and in pools of at most half as many prompts as a step has rollouts
+            (`UniformFallback`). The policy continues to learn, and decides again afterwards. False
+            only warns. By default True.
         metrics: "main", the default, for those that tell whether it works; or "all".
         resolution: For graded rewards: a group whose rewards differ by at most this, from lowest to
             highest, counts as one of equal rewards, for the policy and in metrics. By default 0.
@@ -241,7 +241,7 @@ class Options:
         """The parts that these options ask for. Their modules are imported only then."""
         made: list[Part] = []
         if self.baseline == "posterior":
-            made.append(Rails(bool(self.fallback)))
+            made.append(UniformFallback(bool(self.fallback)))
         for names, module, part in _PARTS:
             values = [getattr(self, name) for name in names]
             if any(value is not None for value in values):

@@ -1,4 +1,5 @@
-"""What takes part in a run and is not the policy: quotas, costs, rails, a policy that watches."""
+"""What takes part in a run and is not the policy: quotas, costs, the fallback to
+uniform groups, a policy that watches."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass

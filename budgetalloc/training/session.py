@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import LARGEST_REWARD, levelled, without_infinite
+from budgetalloc.beliefs.rewards import LARGEST_REWARD, merge_near_ties, without_infinite
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import MOST, InputError, UnsupportedError, check_array, nearest, shown
@@ -36,7 +36,7 @@ _COLD_STEPS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Ended:
+class StepResult:
     """The result of a finished step.
 
     Args:
@@ -193,7 +193,7 @@ class Session:
     @property
     def uniform(self) -> bool:
         """Whether the next step has uniform groups, because success is not chosen yet or a part
-        asks for them (`Rails`)."""
+        asks for them (`UniformFallback`)."""
         waits = self.scoring.rule is None and not self.options.keep_batch
         return waits or any(part.uniform for part in self.parts)
 
@@ -455,7 +455,9 @@ class Session:
         now.record = made
         return made
 
-    def end(self, advantages_R: FloatArray | None = None, kept_R: IntArray | None = None) -> Ended:
+    def end(
+        self, advantages_R: FloatArray | None = None, kept_R: IntArray | None = None
+    ) -> StepResult:
         """Ends the step: writes it to the ledger, and then lets the policy learn from it.
 
         Args:
@@ -480,7 +482,7 @@ class Session:
                     name: x for part in self.parts for name, x in part.learn(None, step).items()
                 }
                 self._now = None
-                return Ended(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
+                return StepResult(None, np.zeros(0), np.zeros(0, dtype=np.int64), metrics)
             batch = self.record()
             measure: Measure = now.measure  # type: ignore[assignment]
             if advantages_R is None:
@@ -505,7 +507,7 @@ class Session:
                 metrics |= part.learn(batch, step) | part.trained(batch.step, ids_R)
             self.scoring.learn(measure, batch.rewards_R, batch.scores_RF, sums_of(batch))
             self._now = None
-            return Ended(batch, advantages_R, kept_R, metrics)
+            return StepResult(batch, advantages_R, kept_R, metrics)
 
     def _warn_if_infinite(self, names: list[str], step: int) -> None:
         """Says once which rewards of a step are infinite."""
@@ -582,7 +584,7 @@ def rows_to_train_on(
     if policy.keep is None or len(batch) <= wanted:
         return np.arange(len(batch))
     rewards_R = batch.rewards_R if rewards_R is None else rewards_R
-    rewards_R = levelled(rewards_R, batch.ids_R, batch.resolution)
+    rewards_R = merge_near_ties(rewards_R, batch.ids_R, batch.resolution)
     rows = np.asarray(policy.keep(batch.ids_R, rewards_R, wanted, batch.scores_RF, batch.success_R))
     fits = rows.shape == (wanted,) and rows.dtype.kind in "iu"
     if not fits or (wanted and not (rows.min() >= 0 and rows.max() < len(batch))):

@@ -11,7 +11,7 @@ import numpy as np
 
 from budgetalloc.beliefs.expected_reward import KEPT, Sums
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import EQUAL, BoolArray, Returned, check_success, to_unit
+from budgetalloc.beliefs.rewards import EQUAL, BoolArray, RewardHistory, check_success, to_unit
 from budgetalloc.errors import InputError, StateError, nearest
 from budgetalloc.policies.interface import function_name
 from budgetalloc.training.reward_range import Range, RewardRange
@@ -234,7 +234,7 @@ class Scoring:
         self.range = RewardRange(given)  # of the values of functions
         self.total = RewardRange(self.reward_range)  # of the total reward
         self.sums = Sums()
-        self._returned = Returned.none(len(self.names))
+        self._returned = RewardHistory.none(len(self.names))
         self._steps = 0
         self._said = False
         self._first_weights = tuple(self.weights)
@@ -266,7 +266,7 @@ class Scoring:
                 places = tuple(list(names).index(name) for name in about if name in names)
                 rule = replace(self.rule, functions=places) if len(places) == len(about) else None
             self.names, self.rule = tuple(names), rule
-            self._returned = Returned.none(len(names))
+            self._returned = RewardHistory.none(len(names))
             self._steps = 0
             self._first_weights = tuple(weights)
         if list(weights) != list(self.weights):  # other totals say nothing about those to come

@@ -16,7 +16,7 @@ from budgetalloc.beliefs.rewards import (
     check_rewards,
     check_success,
     extremes,
-    levelled,
+    merge_near_ties,
     mixed_groups,
     to_unit,
 )
@@ -140,11 +140,11 @@ def test_a_group_is_mixed_exactly_if_its_range_is_above_the_resolution(rows, res
     assert mixed_G.tolist() == [bool(width > resolution) for width in ranges_G]
     np.testing.assert_array_equal(mixed_groups(rewards_R + shift, group_R, 4, resolution), mixed_G)
 
-    level_R = levelled(rewards_R, ids_R, resolution)
+    level_R = merge_near_ties(rewards_R, ids_R, resolution)
     np.testing.assert_array_equal(np.isnan(level_R), np.isnan(rewards_R))
     np.testing.assert_array_equal(level_R[mixed_G[group_R]], rewards_R[mixed_G[group_R]])
     assert not mixed_groups(level_R, group_R, 4)[~mixed_G].any()
-    np.testing.assert_array_equal(levelled(rewards_R + shift, ids_R, resolution), level_R + shift)
+    np.testing.assert_array_equal(merge_near_ties(rewards_R + shift, ids_R, resolution), level_R + shift)
 
 
 @settings(max_examples=100, deadline=None)
@@ -152,7 +152,7 @@ def test_a_group_is_mixed_exactly_if_its_range_is_above_the_resolution(rows, res
 def test_without_a_resolution_nothing_changes(rows):
     ids_R, rewards_R = [group for group, _ in rows], np.array([reward for _, reward in rows])
     group_R = np.array(ids_R)
-    np.testing.assert_array_equal(levelled(rewards_R, ids_R, 0.0), rewards_R)
+    np.testing.assert_array_equal(merge_near_ties(rewards_R, ids_R, 0.0), rewards_R)
     ranges = [(min(of), max(of)) for g in range(4) if (of := [x for at, x in rows if at == g] or [0.0])]
     expected_G = [high - low > EQUAL * max(1.0, abs(low), abs(high)) for low, high in ranges]
     assert mixed_groups(rewards_R, group_R, 4, 0.0).tolist() == expected_G

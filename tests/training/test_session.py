@@ -18,8 +18,8 @@ from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part
 from budgetalloc.training.prompts import Prompts
-from budgetalloc.training.rails import Rails
 from budgetalloc.training.session import Session
+from budgetalloc.training.uniform_fallback import UniformFallback
 
 NAMES = [f"q{k}" for k in range(12)]
 RESOLVED = Options.resolve(ba.adaptive().needs, "none", {})
@@ -158,15 +158,17 @@ def test_a_state_of_another_success_is_refused_and_nothing_changes(tmp_path, fir
     assert_refused(on_graded(2, **first), on_graded(1, **second), tmp_path, message)
 
 
-def damage_rails(session):
-    part_of(session, Rails)._sums = (np.nan,) * 5
+def damage_fallback(session):
+    part_of(session, UniformFallback)._sums = (np.nan,) * 5
 
 
 def damage_costs(session):
     part_of(session, Costs).price.steps = np.zeros((1, 5))
 
 
-@pytest.mark.parametrize(("damage", "message"), [(damage_rails, "Rails"), (damage_costs, "prices in seconds")])
+@pytest.mark.parametrize(
+    ("damage", "message"), [(damage_fallback, "UniformFallback"), (damage_costs, "prices in seconds")]
+)
 def test_a_state_with_a_damaged_part_changes_nothing(tmp_path, damage, message):
     saved, session = (session_of(ba.adaptive(seed=0), resolved=SECONDS) for _ in range(2))
     for each in (saved, session):
@@ -441,7 +443,7 @@ def test_a_bad_argument_is_refused_when_the_session_is_made(policy, options, mes
 @pytest.mark.parametrize("given", [{"candidates": 1}, {"candidates": 2, "floor": 2}, {"candidates": "all", "floor": 1}])
 def test_a_fallback_under_a_floor_goes_on_with_equal_counts(given):
     session = Session("adaptive", ["reward"], pool=list("abcdefgh"), **given)
-    part_of(session, Rails).uniform = True
+    part_of(session, UniformFallback).uniform = True
     session.begin(list("abcd"), 32, 8)
     counts = Counter(session.request())
     assert sum(counts.values()) == 32

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc.beliefs.ids import text_id
-from budgetalloc.beliefs.rewards import Returned
+from budgetalloc.beliefs.rewards import RewardHistory
 from budgetalloc.errors import InputError
 from budgetalloc.logs.completions import chosen_success
 from budgetalloc.logs.ledger import read_log
@@ -233,7 +233,7 @@ CELLS = st.sampled_from([0.0, 1.0, 1.0, 0.5, 2.0, np.nan])
     st.sampled_from([(1.0, 1.0), (1.0, 0.2), (0.5, 3.0), (1.0, 0.0)]),
 )
 def test_success_is_chosen_as_the_callback_chooses_it(steps, weights):
-    returned = Returned.none(2)
+    returned = RewardHistory.none(2)
     for at, rows in enumerate(steps):
         returned = returned.plus(np.array(rows))
         if (functions := returned.success(weights, 10 if at == len(steps) - 1 else at)) is not None:

@@ -48,7 +48,7 @@ CONSTANT = (
 )
 
 
-class Rails(Part, Stateful):
+class UniformFallback(Part, Stateful):
     """Falls back to uniform groups while beliefs say nothing about prompts that differ.
 
     The rollouts of a prompt in one step show how much prompts differ: the mean product of two of
@@ -171,13 +171,9 @@ class Rails(Part, Stateful):
         if once:
             self._warned.add(once)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state, under the key "rails"."""
-        return {"rails": Stateful.state_dict(self)}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if "rails" in state:
-            Stateful.load_state_dict(self, state["rails"])
+        if state:  # without one, it begins anew
+            Stateful.load_state_dict(self, state)
             self.uniform = self.uniform and self.fallback
 
 

@@ -1,5 +1,5 @@
-"""Rails fall back while beliefs are wrong on purpose, return when they are right again, and are silent in healthy
-runs."""
+"""Groups become uniform while beliefs are wrong on purpose, and no longer when they are right again; healthy runs hear
+no word."""
 
 import logging
 from dataclasses import replace
@@ -11,7 +11,15 @@ from one_step import rollouts_of
 
 import budgetalloc as ba
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.training.rails import _FALLEN, _HEALED, _WARNED, CHANGED, CONSTANT, Rails, agreement
+from budgetalloc.training.uniform_fallback import (
+    _FALLEN,
+    _HEALED,
+    _WARNED,
+    CHANGED,
+    CONSTANT,
+    UniformFallback,
+    agreement,
+)
 
 SUCCESS = np.tile([0.0, 1.0], 16)
 EARLIER = Sums.of(SUCCESS, SUCCESS)
@@ -41,14 +49,14 @@ def pairs(mean_P, rate_P=None, n=2, seed=0):
 RATES = np.random.default_rng(0).beta(0.4, 0.4, 64)
 
 
-def said(rails, quiet=False):
-    """These rails, as in a session that logs."""
-    rails.quiet = quiet
-    return rails
+def said(guard, quiet=False):
+    """These guard, as in a session that logs."""
+    guard.quiet = quiet
+    return guard
 
 
-def learn(rails, rollouts):
-    return rails.learn(rollouts, step=None)
+def learn(guard, rollouts):
+    return guard.learn(rollouts, step=None)
 
 
 OTHERS = min(
@@ -63,37 +71,37 @@ def wrong(seed):
 
 
 def test_lasting_wrong_beliefs_are_warned_of_once_and_fall_back_until_they_have_healed(caplog):
-    rails = said(Rails())
+    guard = said(UniformFallback())
     for at in range(1, _FALLEN + 1):
-        assert not rails.uniform
-        learn(rails, wrong(at))
+        assert not guard.uniform
+        learn(guard, wrong(at))
         assert (REASON in caplog.text) == (at >= _WARNED)
     assert caplog.text.count(REASON) == 1
     assert "After 8.0 earlier rollouts a prompt" in caplog.text
     assert "From now on groups are uniform" in caplog.text
     steps = 0
-    while rails.uniform and steps < 200:
-        assert learn(rails, pairs(RATES, seed=steps))["fallback"] == 1.0
+    while guard.uniform and steps < 200:
+        assert learn(guard, pairs(RATES, seed=steps))["fallback"] == 1.0
         steps += 1
     assert _HEALED <= steps < 60  # the averages of what was wrong fade first
     assert "the policy decides again" in caplog.text
 
 
 def test_beliefs_that_are_the_opposite_of_the_truth():
-    rails = said(Rails(), quiet=True)
+    guard = said(UniformFallback(), quiet=True)
     for seed in range(_FALLEN):
-        metrics = learn(rails, pairs(1 - RATES, RATES, seed=seed))
+        metrics = learn(guard, pairs(1 - RATES, RATES, seed=seed))
     assert metrics["baseline/brier"] > 0.5
-    assert rails.uniform
+    assert guard.uniform
 
 
 @pytest.mark.parametrize("prompts", [4, 64, 512])
 @pytest.mark.parametrize("low_high", [(0.4, 0.6), (0.0, 0.1), (0.95, 1.0)])
 def test_prompts_that_resemble_each_other_are_no_fault_of_the_beliefs(prompts, low_high, caplog):
-    rails, rng = said(Rails()), np.random.default_rng(0)
+    guard, rng = said(UniformFallback()), np.random.default_rng(0)
     for seed in range(100):
-        learn(rails, pairs(rng.random(prompts), rng.uniform(*low_high, prompts), seed=seed))
-    assert not rails.uniform
+        learn(guard, pairs(rng.random(prompts), rng.uniform(*low_high, prompts), seed=seed))
+    assert not guard.uniform
     assert REASON not in caplog.text
 
 
@@ -136,99 +144,99 @@ def test_the_agreement_of_a_step_is_unbiased_also_in_groups_that_grow(n):
 @pytest.mark.parametrize(("low", "width", "learned"), [(0.0, 1.0, 0.0), (0.2, 0.5, 0.25)])
 def test_healthy_steps_do_nothing_and_quick_learning_does_not_fall_back(low, width, learned, caplog):
     """The true rates are `learned` above the believed ones: advantages lean up."""
-    rails = said(Rails())
+    guard = said(UniformFallback())
     for seed in range(100):
         rng = np.random.default_rng(seed)
         mean_R = low + width * rng.random(32)
-        learn(rails, step(mean_R, (rng.random(32) < mean_R + learned).astype(float)))
-    assert not rails.uniform
+        learn(guard, step(mean_R, (rng.random(32) < mean_R + learned).astype(float)))
+    assert not guard.uniform
     assert learned or not caplog.records
 
 
 def test_without_fallback_it_only_warns(caplog):
-    rails = said(Rails(fallback=False))
+    guard = said(UniformFallback(fallback=False))
     for seed in range(2 * _FALLEN):
-        learn(rails, wrong(seed))
-    assert not rails.uniform
+        learn(guard, wrong(seed))
+    assert not guard.uniform
     assert caplog.text.count(REASON) == 1
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert "From now on" not in caplog.text
 
 
 def test_quiet(caplog):
-    rails = said(Rails(), quiet=True)
+    guard = said(UniformFallback(), quiet=True)
     for seed in range(_FALLEN):
-        learn(rails, wrong(seed))
-    assert rails.uniform
+        learn(guard, wrong(seed))
+    assert guard.uniform
     assert not caplog.records
 
 
 def test_a_step_without_rewards_says_nothing():
-    rails = said(Rails())
-    assert learn(rails, step(0.5, np.full(4, np.nan))) == {"fallback": 0.0}
-    assert rails.state_dict() == Rails().state_dict()
+    guard = said(UniformFallback())
+    assert learn(guard, step(0.5, np.full(4, np.nan))) == {"fallback": 0.0}
+    assert guard.state_dict() == UniformFallback().state_dict()
 
 
 def test_metrics_by_hand():
-    metrics = learn(Rails(), WHOLE)
+    metrics = learn(UniformFallback(), WHOLE)
     assert metrics["baseline/brier"] == pytest.approx(0.25)
     assert metrics["baseline/brier_pool_mean"] == pytest.approx(0.25)
     assert metrics["advantage/rms_grpo"] == pytest.approx(np.sqrt(7 / 8 * (1 - 2 / 256)), rel=0.01)
 
 
 def test_a_saved_state_goes_on():
-    first, again = Rails(), Rails()
+    first, again = UniformFallback(), UniformFallback()
     for seed in range(_FALLEN - 1):
         learn(first, wrong(seed))
     again.load_state_dict(first.state_dict())
-    for rails in (first, again):
-        learn(rails, wrong(99))
-        assert rails.uniform
+    for guard in (first, again):
+        learn(guard, wrong(99))
+        assert guard.uniform
     assert first.state_dict() == again.state_dict()
-    off = Rails(fallback=False)
+    off = UniformFallback(fallback=False)
     off.load_state_dict(first.state_dict())
     assert not off.uniform
 
 
 def test_a_change_of_all_rewards_is_said_once(caplog):
-    rails = said(Rails())
+    guard = said(UniformFallback())
     for _ in range(9):
-        metrics = learn(rails, step(0.9, np.tile([0.0, 0.0, 0.0, 1.0], 8)))
+        metrics = learn(guard, step(0.9, np.tile([0.0, 0.0, 0.0, 1.0], 8)))
         assert metrics["baseline/recalibrated"] == 1.0
     assert caplog.text.count(CHANGED.partition("%s")[0]) == 1
     assert "are below what was believed" in caplog.text
-    assert learn(rails, WHOLE)["baseline/recalibrated"] == 0.0
+    assert learn(guard, WHOLE)["baseline/recalibrated"] == 0.0
 
 
 @pytest.mark.parametrize("reward", [0.0, 0.7, 1.0])
 def test_a_constant_reward_is_no_change_of_rewards_and_is_said_after_the_first_steps(reward, caplog):
-    rails = said(Rails(fallback=False))
+    guard = said(UniformFallback(fallback=False))
     for at in range(1, 3 * _WARNED):
-        learn(rails, step(0.5, np.full(32, reward)))
+        learn(guard, step(0.5, np.full(32, reward)))
         assert (CONSTANT % (_WARNED, reward) in caplog.text) == (at >= _WARNED)
     assert caplog.text.count("all rewards were equal") == 1
     assert CHANGED.partition("%s")[0] not in caplog.text
 
 
 def test_steps_of_equal_rewards_count_in_a_row(caplog):
-    rails = said(Rails())
+    guard = said(UniformFallback())
     for at in range(3 * _WARNED):
-        learn(rails, WHOLE if at % _WARNED == 0 else step(0.5, np.ones(32)))
+        learn(guard, WHOLE if at % _WARNED == 0 else step(0.5, np.ones(32)))
     assert "all rewards were equal" not in caplog.text
 
 
 @pytest.mark.parametrize("change", [{"sums": {}}, {"worse": None}, {"within": "x"}, {"uniform": 3}])
 def test_a_damaged_state(change):
-    rails = Rails()
+    guard = UniformFallback()
     with pytest.raises(ba.StateError, match="damaged"):
-        rails.load_state_dict({"rails": Rails().state_dict()["rails"] | change})
-    assert rails.state_dict() == Rails().state_dict()
+        guard.load_state_dict(UniformFallback().state_dict() | change)
+    assert guard.state_dict() == UniformFallback().state_dict()
 
 
 def test_a_session_has_them_only_where_advantages_follow_from_beliefs():
-    assert [type(part) for part in ba.Session("adaptive", ["reward"], pool=["a"]).parts] == [Rails]
+    assert [type(part) for part in ba.Session("adaptive", ["reward"], pool=["a"]).parts] == [UniformFallback]
     assert not ba.Session("uniform", ["reward"]).parts
-    assert ba.Session("adaptive", ["reward"], pool=["a"], fallback=False).part(Rails).fallback is False
+    assert ba.Session("adaptive", ["reward"], pool=["a"], fallback=False).part(UniformFallback).fallback is False
 
 
 @pytest.mark.parametrize("name", HEALTHY)

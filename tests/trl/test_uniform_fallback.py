@@ -8,9 +8,9 @@ import budgetalloc as ba
 
 @pytest.fixture
 def soon(monkeypatch):
-    monkeypatch.setattr("budgetalloc.training.rails._FALLEN", 3)
-    monkeypatch.setattr("budgetalloc.training.rails._HEALED", 3)
-    monkeypatch.setattr("budgetalloc.training.rails._KEPT", 0.5)
+    monkeypatch.setattr("budgetalloc.training.uniform_fallback._FALLEN", 3)
+    monkeypatch.setattr("budgetalloc.training.uniform_fallback._HEALED", 3)
+    monkeypatch.setattr("budgetalloc.training.uniform_fallback._KEPT", 0.5)
 
 
 def by_prompt(prompts, completions, **_):
