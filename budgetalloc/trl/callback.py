@@ -335,11 +335,11 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Passes histograms and the table of prompts to the trackers, and an evaluation to
+        """Passes the main metrics and histograms to the trackers, and an evaluation to
         `held_out`."""
         logs = {} if logs is None else logs
         if self.trackers is not None and "loss" in logs:  # not an evaluation, nor the end
-            self.trackers.log(state.global_step)
+            self.trackers.log(state.global_step, logs)
         if logs.get("eval_reward") is not None:
             named = next((name for name in logs if name.endswith("_runtime")), "eval_runtime")
             which = named.removeprefix("eval_").removesuffix("runtime").removesuffix("_")
