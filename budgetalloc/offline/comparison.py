@@ -1,6 +1,7 @@
 """Compare policies on a log, over several seeds and in several processes."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -239,6 +240,35 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 row |= {column: float(value_S.mean()), f"{column}_low": low, f"{column}_high": high}
         rows.append(row)
     return rows
+
+
+def until_interrupted(
+    steps: Iterable[dict[str, Any]], seeds: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """The steps of `comparisons`, and whether Ctrl-C ended them early. They are then those of the
+    policies that were played with all their `seeds`.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came before any policy was.
+
+    >>> def steps():
+    ...     yield {"policy": "uniform", "seed": 0}
+    ...     yield {"policy": "uniform", "seed": 1}
+    ...     yield {"policy": "adaptive", "seed": 0}
+    ...     raise KeyboardInterrupt
+    >>> until_interrupted(steps(), seeds=2)
+    ([{'policy': 'uniform', 'seed': 0}, {'policy': 'uniform', 'seed': 1}], True)
+    """
+    seen: list[dict[str, Any]] = []
+    try:
+        seen.extend(steps)
+    except KeyboardInterrupt:
+        runs = Counter((step["policy"], step["seed"]) for step in seen)
+        whole = Counter(name for (name, _), steps in runs.items() if steps == max(runs.values()))
+        if seeds not in whole.values():
+            raise
+        return [step for step in seen if whole[step["policy"]] == seeds], True
+    return seen, False
 
 
 class _Monitor:
