@@ -20,7 +20,7 @@ WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/test_config.py
 
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check lint types docs wheel pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) findings clean
+.PHONY: demo quick test check lint types docs wheel release pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) findings clean
 
 .venv/bin/uv:  ## an installer that makes the environments in seconds, where pip takes minutes
 	$(PYTHON) -m venv .venv
@@ -89,6 +89,9 @@ wheel: | .venv/bin/uv  ## wheel and sdist in dist/, installed into bare environm
 	rm -rf dist
 	$(BIN)/uv build --quiet --python $(PYTHON)
 	$(PYTHON) tests/wheel.py dist $(BIN)/uv constraints/tested.txt
+
+release: wheel  ## after `make check`: checks what an index would get, and prints what a person does next; uploads nothing
+	BIN=$(BIN) sh tests/release.sh
 
 pictures: .venv/installed  ## the pictures of the docs
 	$(ONE_THREAD) $(BIN)/python docs/build/pictures.py

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from budgetalloc.contrib.pacing import tuples
 from budgetalloc.errors import UnsupportedError, check_type
 from budgetalloc.training.options import Options, check_node
-from budgetalloc.training.policy_like import policy_of
+from budgetalloc.training.policy_like import resolve_policy
 
 _OWN = ("prompt_id", "features", "ledger", "allow_dataset_change")  # not in `Options`
 
@@ -62,7 +62,7 @@ def _arguments(cfg: Mapping[str, Any]) -> dict[str, Any]:
     check_type("budgetalloc", given, Mapping, "a mapping, such as {policy: adaptive}")
     check_node(given, _OWN)
     arguments = {key: tuples(value) for key, value in given.items() if value is not None}
-    policy = policy_of(arguments.pop("policy", "adaptive"), "budgetalloc.policy")
+    policy = resolve_policy(arguments.pop("policy", "adaptive"), "budgetalloc.policy")
     options = {key: value for key, value in arguments.items() if key not in _OWN}
     Options.resolve(policy.needs, "group", options, trl=False)  # raises
     return {"policy": policy, **arguments}

@@ -15,7 +15,7 @@ from budgetalloc.contrib.pacing import pacing_plan
 from budgetalloc.methods.table import METHODS, method_of
 from budgetalloc.policies import growing, sampled, sequential
 from budgetalloc.training.options import Options, check_node
-from budgetalloc.training.policy_like import policy_of
+from budgetalloc.training.policy_like import resolve_policy
 
 
 def misspelt(name: str) -> list[str]:
@@ -52,11 +52,11 @@ METHOD_NAMES = [row.name for row in METHODS]
 
 @pytest.mark.parametrize("name", METHOD_NAMES)
 def test_policies_by_name_and_their_arguments(name: str) -> None:
-    suggested(name, METHOD_NAMES, policy_of)
+    suggested(name, METHOD_NAMES, resolve_policy)
     row = method_of(name)
     arguments = list(inspect.signature(row.build).parameters)
     for argument in (x for x in arguments if len(x) > 2):
-        suggested(argument, arguments, lambda word: policy_of({"name": name, word: 1}))
+        suggested(argument, arguments, lambda word: resolve_policy({"name": name, word: 1}))
         suggested(argument, arguments, lambda word: row.build(**{word: 1}))
 
 
@@ -119,9 +119,9 @@ def test_functions_by_name_where_a_function_is_wanted() -> None:
     with pytest.raises(ba.InputError, match=r"did you mean ba.success_gain\?"):
         ba.thompson(value="succes_gain")  # type: ignore[arg-type]
     with pytest.raises(ba.InputError, match=r"did you mean ortools\?"):
-        policy_of({"name": "knapsack", "solver": "ortols"})
+        resolve_policy({"name": "knapsack", "solver": "ortols"})
     with pytest.raises(ba.InputError, match=r"\{name: adaptive, rounds: 3\}"):
-        policy_of("adaptive(rounds=3)")
+        resolve_policy("adaptive(rounds=3)")
 
 
 def test_names_of_a_users_file(tmp_path: Any) -> None:
@@ -132,7 +132,7 @@ def test_names_of_a_users_file(tmp_path: Any) -> None:
         "def thirds(*, seed=0):\n    return ba.uniform()\n"
     )
     with pytest.raises(ba.InputError, match=r"no thrids, did you mean thirds\?"):
-        policy_of(f"{file}:thrids")
+        resolve_policy(f"{file}:thrids")
     assert (tmp_path / "runs").read_text() == "x"  # a file may be slow, and is run once
 
 

@@ -65,8 +65,9 @@ def answered(options: argparse.ArgumentParser, argv: Sequence[str] | None) -> in
         sys.stdout.flush()
     except BrokenPipeError:  # a reader such as head closed the pipe, and Python flushes at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        return _print_error(args, "stopped by Ctrl-C", INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        text = str(stop) or "Nothing was written; the same command starts again."
+        return _print_error(args, f"stopped by Ctrl-C. {text}", INTERRUPTED)
     except BudgetallocError as error:
         return _print_error(args, error, 1)
     except OSError as error:

@@ -20,7 +20,7 @@ from budgetalloc.errors import (
 from budgetalloc.policies import Policy
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.options import Options
-from budgetalloc.training.policy_like import policy_of
+from budgetalloc.training.policy_like import resolve_policy
 
 SECTIONS = ("policy", "estimator", "budget", "pacing", "callback", "model", "dataset", "grpo")
 _FORMS = {"budget": "budget: {rollouts: 64}", "policy": "policy: {name: adaptive, rounds: 3}"}
@@ -100,7 +100,7 @@ class Config:
     def build(self, seed: int | None = None) -> Policy:
         """A new policy with the settings of the file; `config.build` can be pickled."""
         arguments = self.arguments if seed is None else {**self.arguments, "seed": seed}
-        policy = policy_of(self.method, **arguments)
+        policy = resolve_policy(self.method, **arguments)
         names = ("baseline", "scale", "weight")
         asked = {name: self.callback[name] for name in names if name in self.callback}
         bounds = self._bounds(policy)
@@ -110,7 +110,7 @@ class Config:
     @property
     def bounds(self) -> Bounds:
         """Candidates and group sizes, with the policy's needs as defaults."""
-        return self._bounds(policy_of(self.method, **self.arguments))
+        return self._bounds(resolve_policy(self.method, **self.arguments))
 
     def _bounds(self, policy: Policy) -> Bounds:
         given = {key: value for key, value in self.callback.items() if key not in _ATTACHED}
@@ -119,7 +119,7 @@ class Config:
 
     def rival(self, name: str) -> "Config":
         """Another method with its own defaults, under the same budget and pacing."""
-        own, group = self.bounds, policy_of(name).needs.min_group
+        own, group = self.bounds, resolve_policy(name).needs.min_group
         # The common floor may be below the smallest group of this method.
         sizes = {"floor": own.floor, "cap": own.cap, "quantum": own.quantum}
         sizes["min_group"] = min(group, own.floor or group)

@@ -31,7 +31,7 @@ from budgetalloc.training.clock import Clock
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part
-from budgetalloc.training.policy_like import PolicyLike, policy_of
+from budgetalloc.training.policy_like import PolicyLike, resolve_policy
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts, turns
 from budgetalloc.training.session import Session, rows_to_train_on
@@ -136,7 +136,7 @@ class AdaptiveRolloutWorker:
                 "AdaptiveGRPOCallback instead."
             )
         check_ledger(ledger)
-        self.policy = policy_of("adaptive" if policy is None else policy)
+        self.policy = resolve_policy("adaptive" if policy is None else policy)
         self.reward_funcs = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
         if not self.reward_funcs:
             raise InputError("reward_funcs", "is empty: give the functions that score a rollout.")

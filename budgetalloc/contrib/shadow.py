@@ -24,7 +24,7 @@ from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import of_advantages
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part, Plan
-from budgetalloc.training.policy_like import PolicyLike, policy_of
+from budgetalloc.training.policy_like import PolicyLike, resolve_policy
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
 
@@ -61,7 +61,7 @@ class Shadow(Part):
 
     def __init__(self, policy: PolicyLike) -> None:
         try:
-            self.policy = policy_of(policy, "shadow")
+            self.policy = resolve_policy(policy, "shadow")
         except InputError as error:
             named = str(error).startswith("shadow=")
             message = str(error) if named else f"shadow={shown(policy)}: {error}"

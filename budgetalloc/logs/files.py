@@ -15,7 +15,15 @@ import pandas as pd
 
 from budgetalloc.errors import InputError, imported
 from budgetalloc.logs.cells import listed
-from budgetalloc.logs.records import FAULTS, TORN, Notes, check_no_pointer, lines, parsed
+from budgetalloc.logs.records import (
+    BYTES_READ,
+    FAULTS,
+    TORN,
+    Notes,
+    check_no_pointer,
+    lines,
+    parsed,
+)
 
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".table.json")
 _PACKED = (".gz", ".zst")
@@ -164,6 +172,8 @@ def _arrow(path: Path, notes: Notes) -> Iterator[pd.DataFrame]:
                 # the offsets of a damaged batch may point anywhere in memory
                 batch.validate(full=True)
                 yield _batch_frame(batch)
+        if moved := BYTES_READ.get():
+            moved(path.stat().st_size)
     except InputError:
         raise
     except (OSError, pa.ArrowException, MemoryError, *FAULTS):

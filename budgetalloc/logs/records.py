@@ -5,7 +5,8 @@ import io
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ TORN = ("file that ends early", "file that cannot be read to its end")
 """Notes about files of which an unknown part was left out."""
 _LFS = b"version https://git-lfs.github.com"
 _NAMED = 20  # unused columns in the notes
+
+
+BYTES_READ: ContextVar[Callable[[int], None] | None] = ContextVar("BYTES_READ", default=None)
+"""Called with numbers of bytes while a log is read, for a progress bar."""
 
 
 class Notes(Counter[str]):
@@ -94,9 +99,21 @@ def lines(path: Path, notes: Notes) -> Iterator[bytes]:
             arrow = imported("pyarrow", "Reading files compressed with zstd", "logs")
             file = io.BufferedReader(arrow.CompressedInputStream(raw, "zstd"))
         try:
-            yield from file
+            yield from file if (moved := BYTES_READ.get()) is None else _counted(file, raw, moved)
         except (OSError, EOFError, zlib.error):
             notes[TORN[0]] += 1
+
+
+def _counted(file: Any, raw: Any, moved: Callable[[int], None]) -> Iterator[bytes]:
+    """The lines of a file. Calls `moved` at times with the bytes that were read since it was last
+    called, of the packed file if it is packed."""
+    place = 0
+    for at, line in enumerate(file):
+        if at % 1024 == 0:
+            moved(raw.tell() - place)
+            place = raw.tell()
+        yield line
+    moved(raw.tell() - place)
 
 
 def first(path: Path, count: int = 20) -> list[Record]:

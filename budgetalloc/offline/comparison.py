@@ -1,6 +1,7 @@
 """Compare policies on a log, over several seeds and in several processes."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -30,7 +31,7 @@ from budgetalloc.offline.replay import NO_HISTORY, Replay
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.policies import Policy
 from budgetalloc.policies.interface import Bounds
-from budgetalloc.training.policy_like import PolicyLike, policy_of
+from budgetalloc.training.policy_like import PolicyLike, resolve_policy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +142,7 @@ def comparisons(
         if isinstance(policy, Policy):
             policy = replace(policy, seed=seed)
         else:
-            policy = policy_of(policy, f"policies[{name!r}]", seed=seed)
+            policy = resolve_policy(policy, f"policies[{name!r}]", seed=seed)
         monitor = _Monitor(log.again(seed))
         limit = _affordable(budget, policy, prompts, len(log.ids))
         run = simulate(policy, monitor, limit, steps, prompts=prompts)
@@ -239,6 +240,35 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 row |= {column: float(value_S.mean()), f"{column}_low": low, f"{column}_high": high}
         rows.append(row)
     return rows
+
+
+def until_interrupted(
+    steps: Iterable[dict[str, Any]], seeds: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """The steps of `comparisons`, and whether Ctrl-C ended them early. They are then those of the
+    policies that were played with all their `seeds`.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came before any policy was.
+
+    >>> def steps():
+    ...     yield {"policy": "uniform", "seed": 0}
+    ...     yield {"policy": "uniform", "seed": 1}
+    ...     yield {"policy": "adaptive", "seed": 0}
+    ...     raise KeyboardInterrupt
+    >>> until_interrupted(steps(), seeds=2)
+    ([{'policy': 'uniform', 'seed': 0}, {'policy': 'uniform', 'seed': 1}], True)
+    """
+    seen: list[dict[str, Any]] = []
+    try:
+        seen.extend(steps)
+    except KeyboardInterrupt:
+        runs = Counter((step["policy"], step["seed"]) for step in seen)
+        whole = Counter(name for (name, _), steps in runs.items() if steps == max(runs.values()))
+        if seeds not in whole.values():
+            raise
+        return [step for step in seen if whole[step["policy"]] == seeds], True
+    return seen, False
 
 
 class _Monitor:

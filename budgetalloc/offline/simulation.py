@@ -17,7 +17,7 @@ from budgetalloc.errors import InputError, check_function, check_integer, keywor
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.interface import Bounds
-from budgetalloc.training.policy_like import PolicyLike, policy_of
+from budgetalloc.training.policy_like import PolicyLike, resolve_policy
 from budgetalloc.training.session import Session
 
 
@@ -82,7 +82,7 @@ def simulate(
     >>> run[-1]["success"] > run[0]["success"]
     True
     """
-    policy = policy_of(policy)
+    policy = resolve_policy(policy)
     parts = ("ids", "rollout", "learn", "success")
     if isinstance(world, type) or not all(hasattr(world, name) for name in parts):
         raise InputError("world", "give a world, such as ba.Learner() or ba.Replay(ledger).", world)

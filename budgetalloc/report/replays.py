@@ -10,7 +10,12 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.offline.comparison import Progress, comparisons, summarise
+from budgetalloc.offline.comparison import (
+    Progress,
+    comparisons,
+    summarise,
+    until_interrupted,
+)
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.offline.replay import Replay
 
@@ -93,6 +98,7 @@ def replay(
     steps: int | None = None,
     workers: Workers = None,
     progress: Progress | None = None,
+    partial: bool = False,
 ) -> dict[str, Any]:
     """Replays the first million rollouts of a log for each policy; the fields of a `Report`.
 
@@ -103,8 +109,10 @@ def replay(
         steps: Steps of each replay; by default as many as the log can answer, or fewer if that
             would take minutes.
         seeds, workers, progress: As in `budgetalloc.offline.comparison.comparisons`.
+        partial: Whether Ctrl-C ends the replays, and policies that are complete are returned.
 
     Raises:
+        KeyboardInterrupt: Ctrl-C without `partial`, or before any policy is complete.
         InputError: no seed, or more steps than the log can answer.
     """
     logged = max(len(ledger) // rollouts, 1)
@@ -129,12 +137,14 @@ def replay(
         workers=workers,
         progress=progress,
     )
+    played, stopped = until_interrupted(run, len(seeds)) if partial else (run, False)
     return {
-        "policies": summarise(run),
+        "policies": summarise(played),
         "replay_steps": steps,
         "replay_logged": logged,
         "replay_rollouts": rollouts,
         "replay_prompts": prompts,
         "replay_seeds": len(seeds),
         "replay_narrowed": prompts < batch,
+        "replay_stopped": stopped,
     }

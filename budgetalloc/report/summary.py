@@ -17,7 +17,7 @@ from budgetalloc.logs.records import LOST, TORN
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.report.replays import LIMITS, POLICIES, replay, success_of, unit_rewards
-from budgetalloc.training.policy_like import policy_of
+from budgetalloc.training.policy_like import resolve_policy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,6 +137,8 @@ class Report:
     replay_seeds: int | None = None
     replay_narrowed: bool = False
     """Whether a step has fewer prompts than the log's, so that groups of two fit."""
+    replay_stopped: bool = False
+    """Whether Ctrl-C ended the replays, so that `policies` lacks some."""
 
     @property
     def kinds(self) -> dict[str, float]:
@@ -147,6 +149,11 @@ class Report:
     @property
     def verdict(self) -> str:
         """One line: the run is healthy, or what to look at."""
+        return f"Look at {'; '.join(self.concerns)}." if self.concerns else "Healthy."
+
+    @property
+    def concerns(self) -> list[str]:
+        """What to look at, the most important first; empty for a healthy run."""
         concerns = ["what the log leaves open (CAREFUL)"] if self.doubts else []
         if self.missing_steps:
             concerns.append(
@@ -169,7 +176,7 @@ class Report:
         first, last = time[0]["success"], time[-1]["success"]
         if len(time) == 10 and last < first - _FALL:
             concerns.append(f"success, which fell from {first:.2f} to {last:.2f}")
-        return f"Look at {'; '.join(concerns)}." if concerns else "Healthy."
+        return concerns
 
     def over_time(self, bins: int) -> list[dict[str, float]]:
         """Figures over time, in at most `bins` runs of consecutive steps with about equally many
@@ -208,6 +215,7 @@ def report(
     resolution: float = 0.0,
     workers: Workers = None,
     progress: Progress | None = None,
+    partial: bool = False,
     **reading: Any,
 ) -> Report:
     """Reads the log of a finished run and reports the use of its rollouts.
@@ -226,6 +234,8 @@ def report(
         resolution: As in `Options`, in the units of the ledger's rewards. Replays do without it.
         workers: Processes for the replays, or "ray"; by default one process for each core.
         progress: Called with the replays ended and the replays in all.
+        partial: Whether Ctrl-C during the replays ends them, and the report has those policies
+            whose replays are complete. By default KeyboardInterrupt is raised.
         reading: Passed on to `Ledger.read` with a path, such as `prompt="id"`.
 
     Raises:
@@ -241,7 +251,7 @@ def report(
     'Look at 75.0 % of the rollouts without a gradient.'
     """
     for policy in policies:
-        policy_of(policy)  # raises for an unknown name before the log is read
+        resolve_policy(policy)  # raises for an unknown name before the log is read
     ledger = source if isinstance(source, Ledger) else read_log(source, **reading)
     given = None if reward_range is None else check_range(reward_range)
     notes, doubts = dict(ledger.notes), list(ledger.notes.doubts)
@@ -285,7 +295,12 @@ def report(
                 steps=steps,
                 workers=workers,
                 progress=progress,
+                partial=partial,
             )
+        except KeyboardInterrupt:
+            if not partial:
+                raise
+            replayed = {"why_not": "stopped by Ctrl-C", "replay_stopped": True}
         except (BudgetallocError, ImportError) as error:  # the rest of the report stands
             replayed = {"why_not": str(error)}
     return Report(**figures, **replayed)

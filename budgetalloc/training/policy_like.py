@@ -15,7 +15,7 @@ PolicyLike = Policy | str | Mapping[str, Any] | Callable[..., Policy]
 `name` and the function's arguments, of which `policy` may be another policy."""
 
 
-def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Policy:
+def resolve_policy(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Policy:
     """The policy that an argument specifies: a policy, a function that builds one, or its name.
 
     Args:
@@ -29,9 +29,9 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
             not return a policy, or a value of another type.
 
     >>> import budgetalloc as ba
-    >>> policy_of("adaptive"), policy_of(ba.adaptive, seed=3)
+    >>> resolve_policy("adaptive"), resolve_policy(ba.adaptive, seed=3)
     (adaptive(seed=0), adaptive(seed=3))
-    >>> policy_of({"name": "budgetalloc.policies.growing", "policy": "adaptive", "most": 4})
+    >>> resolve_policy({"name": "budgetalloc.policies.growing", "policy": "adaptive", "most": 4})
     growing(adaptive(seed=0), first=2, most=4)
     """
     if isinstance(given, Policy):
@@ -41,7 +41,7 @@ def policy_of(given: PolicyLike, name: str = "policy", /, **settings: Any) -> Po
             raise InputError(name, "a mapping needs the key name, such as {name: knapsack}.", given)
         settings = {key: value for key, value in given.items() if key != "name"} | settings
         if "policy" in settings:
-            settings["policy"] = policy_of(settings["policy"], f"{name}.policy")
+            settings["policy"] = resolve_policy(settings["policy"], f"{name}.policy")
         given = given["name"]
     build: Any = given
     if isinstance(given, str) and (":" in given or "." in given):

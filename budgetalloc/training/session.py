@@ -25,7 +25,7 @@ from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import metrics_of
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.parts import Host, Part, Plan
-from budgetalloc.training.policy_like import PolicyLike, policy_of
+from budgetalloc.training.policy_like import PolicyLike, resolve_policy
 from budgetalloc.training.single_thread import Exclusive
 from budgetalloc.training.success import Measure
 
@@ -127,7 +127,7 @@ class Session:
                 "Session(resolved=) replaces trainer_scale= and all options: pass one or the other."
             )
         check_ledger(ledger)
-        self.policy: Policy = policy_of(policy)
+        self.policy: Policy = resolve_policy(policy)
         self.quiet = quiet
         if resolved is None:
             given = {"scale": self.policy.needs.scale, **options}

@@ -48,7 +48,7 @@ CONSTANT = (
 )
 
 
-class UniformFallback(Part, Stateful):
+class UniformFallback(Stateful, Part):
     """Falls back to uniform groups while beliefs say nothing about prompts that differ.
 
     The rollouts of a prompt in one step show how much prompts differ: the mean product of two of

@@ -23,7 +23,7 @@ from budgetalloc.training.belief_checkpoint import (
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.options import Options, other_scale
 from budgetalloc.training.parts import Host, Part
-from budgetalloc.training.policy_like import PolicyLike, policy_of
+from budgetalloc.training.policy_like import PolicyLike, resolve_policy
 from budgetalloc.training.prompt_features import FeatureNames, policy_with_features
 from budgetalloc.training.prompts import Prompts
 from budgetalloc.training.session import Session
@@ -107,7 +107,7 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         check_trainer(trainer)
         self.trainer = trainer
-        self.policy = policy_of("adaptive" if policy is None else policy)
+        self.policy = resolve_policy("adaptive" if policy is None else policy)
         needs, scale = self.policy.needs, trainer.scale_rewards
         self.options = Options.resolve(needs, scale, options, others=OTHERS)
         main = trainer.accelerator.is_main_process
@@ -288,11 +288,11 @@ class AdaptiveGRPOCallback(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Passes histograms and the table of prompts to the trackers, and an evaluation to
+        """Passes the main metrics and histograms to the trackers, and an evaluation to
         `held_out`."""
         logs = {} if logs is None else logs
         if self.trackers is not None and "loss" in logs:  # not an evaluation, nor the end
-            self.trackers.log(state.global_step)
+            self.trackers.log(state.global_step, logs)
         if logs.get("eval_reward") is not None:
             named = next((name for name in logs if name.endswith("_runtime")), "eval_runtime")
             which = named.removeprefix("eval_").removesuffix("runtime").removesuffix("_")

@@ -1,5 +1,5 @@
-"""Histograms and a table for W&B, trackio and TensorBoard. The trainer's own log supports numbers
-only."""
+"""One panel group for W&B, trackio and TensorBoard: the main metrics, histograms and a table. The
+trainer's own log supports numbers only, and shows its metrics among those of TRL."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -21,20 +21,27 @@ COLUMNS = ("prompt", "rollouts", "tokens", "success", "believed", "text")
 _SUMS = ("rollouts", "tokens", "rewards", "scored")  # of each prompt; "scored": with a reward
 _ROWS = 20
 _TextsOf = Callable[[Sequence[Id]], Mapping[Id, str]]
-_GROUP = "train/budgetalloc/"  # where transformers puts what a trainer logs as "budgetalloc/..."
+PANEL = (
+    *("success", "brier", "brier_pool_mean", "explained", "pool_met"),
+    *("frac_mixed", "advantage/frac_nonzero", "advantage/lean", "fallback", "seconds"),
+)
+"""The metrics of the panel group. docs/metrics.md says what each means and what is healthy."""
+_GROUP = "budgetalloc/"  # trackers group by what is before the first slash
 
 
 class _Shown(NamedTuple):
     """The data for a tracker at one logging step."""
 
     step: int  # the trainer's global step
+    metrics: dict[str, float]  # those of `PANEL` that are known, by name
     counts_G: IntArray  # rollouts of each group since the last log
     predicted_G: FloatArray  # the predicted success rate of its prompt before its step
     rows: list[tuple[Any, ...]]  # the most expensive prompts so far, by `COLUMNS`
 
 
 class Trackers(Part):
-    """Collects data of the steps, and passes them to the trackers of `report_to` at logging steps.
+    """Collects data of the steps, and passes them to the trackers of `report_to` at logging steps,
+    with those metrics of the trainer's log that are in `PANEL`.
 
     The table counts every rollout since training began, and is saved in checkpoints. `success` is
     the mean reward of the rollouts without a hint, in [0, 1]; `believed` is the current posterior
@@ -85,9 +92,9 @@ class Trackers(Part):
             for p in np.lexsort((-rollouts_P, -tokens_P))[:_ROWS].tolist()
         ]
 
-    def log(self, step: int) -> None:
-        """Passes on the data added since the last call. If a tracker raises, logs one warning and
-        continues."""
+    def log(self, step: int, logged: Mapping[str, float | None]) -> None:
+        """Passes on the data added since the last call, and metrics of the trainer's log. If a
+        tracker raises, logs one warning and continues."""
         if not self._groups:
             return
         counts_G, predicted_G = map(np.concatenate, zip(*self._groups, strict=True))
@@ -99,13 +106,15 @@ class Trackers(Part):
             (str(row[0]), *row[1:], believed, texts.get(row[0], "")[:LONGEST])
             for row, believed in zip(top, believed_P, strict=True)
         ]
+        named = {name: logged.get(f"{_GROUP}{name}") for name in PANEL}
+        metrics = {name: value for name, value in named.items() if value is not None}
         for name in self.names:
             try:
-                TRACKERS[name](self.trainer, _Shown(step, counts_G, predicted_G, rows))
+                TRACKERS[name](self.trainer, _Shown(step, metrics, counts_G, predicted_G, rows))
             except Exception as error:
                 if name not in self._warned:
                     logger.warning(
-                        "%s does not show budgetalloc's histograms and table (%s: %s); training "
+                        "%s does not show budgetalloc's panels (%s: %s); training "
                         "continues. The tracker is in report_to: let the trainer's own callback "
                         "start its run, or remove it from report_to.",
                         name,
@@ -140,6 +149,7 @@ def _to_trackio(trainer: Any, shown: _Shown) -> None:
 def _media(tracker: Any, shown: _Shown) -> dict[str, Any]:
     """The row for W&B or trackio, with the step under the trainer's own name."""
     return {
+        **{f"{_GROUP}{name}": value for name, value in shown.metrics.items()},
         f"{_GROUP}counts": tracker.Histogram(np_histogram=histogram_of_counts(shown.counts_G)),
         f"{_GROUP}predicted": tracker.Histogram(np_histogram=histogram_of_rates(shown.predicted_G)),
         f"{_GROUP}most_expensive_prompts": tracker.Table(
@@ -157,6 +167,8 @@ def _to_tensorboard(trainer: Any, shown: _Shown) -> None:
     if writer is None:
         raise RuntimeError("the trainer has no TensorBoardCallback with a writer")
     counts, rates = shown.counts_G, shown.predicted_G
+    for name, value in shown.metrics.items():
+        writer.add_scalar(f"{_GROUP}{name}", value, shown.step)
     writer.add_histogram(f"{_GROUP}counts", counts, shown.step, bins=histogram_of_counts(counts)[1])
     writer.add_histogram(f"{_GROUP}predicted", rates, shown.step, bins=histogram_of_rates(rates)[1])
     writer.add_text(f"{_GROUP}most_expensive_prompts", as_markdown(shown.rows), shown.step)

@@ -10,7 +10,7 @@ from budgetalloc.contrib.pacing import pacing_plan, tuples
 from budgetalloc.errors import InputError, about, check_flag, check_number, check_type, shown
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options, check_node, other_scale
-from budgetalloc.training.policy_like import policy_of
+from budgetalloc.training.policy_like import resolve_policy
 from budgetalloc.training.prompt_features import check_features
 from budgetalloc.training.session import Session
 
@@ -81,7 +81,7 @@ class Settings:
         """
         given = {key: tuples(value) for key, value in given.items()}
         check_node(given, _OWN)
-        policy = policy_of(given.get("policy") or "adaptive", "budgetalloc.policy")
+        policy = resolve_policy(given.get("policy") or "adaptive", "budgetalloc.policy")
         if (pacing := given.get("pacing")) is not None:
             what = "a mapping, as in configs/paced.yaml"
             check_type("budgetalloc.pacing", pacing, Mapping, what)
@@ -103,7 +103,7 @@ class Settings:
                     "mode. Use trainer_mode=budgetalloc, or leave it out.",
                     argument="shadow",
                 )
-            asked["shadow"] = policy_of(shadow, "budgetalloc.shadow")
+            asked["shadow"] = resolve_policy(shadow, "budgetalloc.shadow")
         names, success = (REWARD, PENALTY) if penalty else (REWARD,), asked.get("success")
         weights = [1.0 for _ in names]
         if isinstance(success, str) and success not in names:

@@ -8,6 +8,7 @@ repository that the site does not have is shown as text.
 import base64
 import json
 import re
+import tomllib
 from pathlib import Path
 from posixpath import dirname, join, normpath, relpath
 from typing import Any
@@ -18,18 +19,19 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("integrations", "benchmarks", "notebooks")
 PAGES = ("METHODS.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"{room}/**/*.md" for room in ROOMS))
 FILES = ("integrations/**/*.py", "integrations/axolotl/*.yaml", "configs/*.yaml", "LICENSE")
-WIDE = (
-    "METHODS.md",
-    "evidence.md",
-    "benchmarks/learning/README.md",
-    "benchmarks/scale/README.md",
-)  # wide tables in place of contents
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _SHOWN = ("image/png", "text/plain")  # kinds of outputs, the best first
 
 
 def on_config(config: Any) -> None:
-    """Adds the page of each trainer to the navigation."""
+    """Adds the page of each trainer to the navigation, the version to every page and, once pyproject.toml states it,
+    the address of the repository."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config.extra["license"] = project["license"]
+    config.repo_url = project.get("urls", {}).get("Repository")
+    config.repo_name = "repository" if config.repo_url else None
+    config.copyright = f"{config.site_name} {version()}, {project['license']}"
+    config.extra["polyfills"] = ["search/offline.js"]
     pages = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("integrations/*/README.md"))]
     sections = {name: items for entry in config.nav for name, items in entry.items()}
     next(item["Trainers"] for item in sections["Use"] if "Trainers" in item).extend(pages)
@@ -52,8 +54,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turns links of the repository into links of the site; those to what the site does not have become text."""
     name = page.file.src_uri
-    if name in WIDE:
-        page.meta["hide"] = ["toc"]
+    if name == "index.md":
+        markdown = _front(markdown, config)
     folder = dirname(name if page.file.generated_by else f"docs/{name}")  # in the repository
 
     def mended(link: re.Match[str]) -> str:
@@ -67,6 +69,44 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return link[0]
 
     return LINK.sub(mended, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Marks what stays in one line: code of one word, and cells of figures, such as "+0.017 (0.013 to 0.021)"."""
+    html = re.sub(r"<code>([^\s<]{1,30})</code>", r'<code class="line">\1</code>', html)
+    return re.sub(r"<td(?=[^>]*>[+-]?\d[^<>]{0,30}</td>)", '<td class="line"', html)
+
+
+def _front(markdown: str, config: Any) -> str:
+    """The front page with the release, and with sections of README.md."""
+    parts = [f"Version {version()}", "[what changed](../CHANGELOG.md)", config.extra["license"]]
+    parts += [f"[repository]({config.repo_url})"] if config.repo_url else []
+    markdown = markdown.replace("{{ release }}", " · ".join(parts))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    def section(named: re.Match[str]) -> str:
+        text = readme.split(f"\n## {named[1]}\n", 1)[1].split("\n## ", 1)[0]
+        text = re.sub(r"\]\((?!https?:|#)", "](../", text).replace("](../docs/", "](")
+        return f"## {named[1]}\n{text}"
+
+    return re.sub(r"\{\{ README: (.+) \}\}", section, markdown)
+
+
+def version() -> str:
+    """The version of the package, which is not imported."""
+    text = (ROOT / "budgetalloc/__init__.py").read_text(encoding="utf-8")
+    return re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)[1]  # type: ignore[index]
+
+
+def on_post_build(config: Any) -> None:
+    """Writes what lets the search work in pages that are opened as files."""
+    site = Path(config.site_dir)
+    index = (site / "search/search_index.json").read_text(encoding="utf-8")
+    (site / "search/search_index.js").write_text(f"var __index = {index}", encoding="utf-8")
+    workers = sorted((site / "assets/javascripts/workers").glob("*.js"))
+    sources = json.dumps({path.name: path.read_text(encoding="utf-8") for path in workers})
+    script = (ROOT / "docs/build/offline.js").read_text(encoding="utf-8")
+    (site / "search/offline.js").write_text(f"const SOURCES = {sources}\n{script}", encoding="utf-8")
 
 
 def notebook(book: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]]:

@@ -137,6 +137,13 @@ def test_every_metric_is_explained_and_nothing_else():
     assert documented == logged - same
 
 
+def test_the_panel_of_trackers_has_a_healthy_range_for_each_metric():
+    source = ast.parse((ROOT / "budgetalloc/trl/trackers.py").read_text())
+    panel = next(x for x in source.body if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "PANEL")
+    rows = re.findall(r"^\| `([\w/]+)` \| .+ \| .+ \| .+ \|$", text_of("metrics.md"), re.MULTILINE)
+    assert rows == re.findall(r"'([\w/]+)'", ast.unparse(panel.value))
+
+
 # The texts of errors and warnings.
 
 

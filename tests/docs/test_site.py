@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+import budgetalloc as ba
+
 ROOT = Path(__file__).parents[2]
 MKDOCS = ROOT / ".venv-docs/bin/mkdocs"
 pytestmark = [
@@ -153,3 +155,54 @@ def test_the_search_finds_it(address, page, words, where):
     links = page.locator("a.md-search-result__link").evaluate_all("all => all.map(x => x.href)")
     assert any(where in link for link in links), links
     assert not page.heard
+
+
+def test_the_search_works_in_pages_that_are_opened_as_files(site, chromium):
+    page = chromium.new_page(viewport={"width": 1400, "height": 800})
+    page.set_default_timeout(180_000)
+    page.goto((site / "api/parts.html").as_uri())
+    page.locator("input.md-search__input").click()
+    page.locator("input.md-search__input").press_sequentially("posterior baseline")
+    page.locator("a.md-search-result__link").first.wait_for()
+    links = page.locator("a.md-search-result__link").evaluate_all("all => all.map(x => x.href)")
+    assert any(link.startswith((site / "how.html").as_uri()) for link in links), links
+
+
+def test_the_first_screen_says_what_it_is_how_to_install_it_and_which_version(address, page):
+    page.set_viewport_size({"width": 1400, "height": 800})
+    page.goto(f"{address}/index.html")
+    text = page.locator(".hero").inner_text()
+    assert page.locator(".hero").bounding_box()["height"] < 700
+    for part in ("pip install", "AdaptiveGRPOCallback(trainer)", "trainer.train()", f"Version {ba.__version__}"):
+        assert part in text
+    assert page.get_by_role("heading", name="When not to use it").count() == 1
+
+
+def test_a_wide_table_on_a_phone_scrolls_beside_its_first_column(address, page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{address}/evidence.html")
+    seen = page.evaluate("""() => {
+        const tables = [...document.querySelectorAll('.md-typeset__scrollwrap')]
+        const wide = tables.find(x => x.scrollWidth > x.clientWidth + 100)
+        const left = at => wide.querySelectorAll('tr:nth-child(2) td')[at].getBoundingClientRect().left
+        const before = [left(0), left(2)]
+        wide.scrollLeft = 90
+        return [left(0) - before[0], left(2) - before[1]]
+    }""")
+    assert seen[0] > -20
+    assert seen[1] == -90
+
+
+@pytest.mark.parametrize("width", [390, 820, 1400])
+@pytest.mark.parametrize("name", ["start.html", "choose.html"])
+def test_the_copy_button_hides_no_code_and_code_breaks_in_no_word(address, page, name, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{address}/{name}")
+    page.locator(".md-code__nav").first.wait_for()
+    seen = page.evaluate("""() => ({
+        hidden: [...document.querySelectorAll('.md-code__nav')].filter(x => x.getBoundingClientRect().left
+            < x.parentElement.querySelector('code').getBoundingClientRect().right).length,
+        broken: [...document.querySelectorAll('td code')].filter(x => !/\\s/.test(x.textContent.trim())
+            && x.getClientRects().length > 1).map(x => x.textContent),
+    })""")
+    assert seen == {"hidden": 0, "broken": []}

@@ -4,14 +4,14 @@ import pytest
 
 import budgetalloc as ba
 from budgetalloc.errors import InputError
-from budgetalloc.training.policy_like import policy_of
+from budgetalloc.training.policy_like import resolve_policy
 
 
 @pytest.mark.parametrize("given", ["thompson", ba.thompson, lambda seed: ba.thompson(seed=seed)])
 def test_an_argument_may_be_a_policy_a_name_or_a_function(given):
-    policy = policy_of(given, seed=4)
+    policy = resolve_policy(given, seed=4)
     assert (policy.name, policy.seed) == (ba.thompson(seed=4).name, 4)
-    assert policy_of(policy) is policy
+    assert resolve_policy(policy) is policy
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_an_argument_may_be_a_policy_a_name_or_a_function(given):
 )
 def test_what_is_no_policy_is_shown(given, message):
     with pytest.raises(InputError, match=message):
-        policy_of(given, "rival")
+        resolve_policy(given, "rival")
 
 
 OWN = "import budgetalloc as ba\n\n"
@@ -38,9 +38,9 @@ OWN += "built = mine()\nthree = 3\n\ndef other():\n    return 3\n"
 
 def test_a_name_may_lead_to_a_function_in_a_file_or_a_module(tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
-    policy = policy_of(f"{tmp_path}/mine.py:mine", seed=7)
+    policy = resolve_policy(f"{tmp_path}/mine.py:mine", seed=7)
     assert (policy.name, policy.seed) == (ba.knapsack(discount=0.5, seed=7).name, 7)
-    assert policy_of("budgetalloc.policies.sampled", groups=1).name == ba.policies.sampled(groups=1).name
+    assert resolve_policy("budgetalloc.policies.sampled", groups=1).name == ba.policies.sampled(groups=1).name
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_an_error_about_a_file_names_it(given, message, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(OWN)
     (tmp_path / "broken.py").write_text("1 / 0\n")
     with pytest.raises(InputError, match=message):
-        policy_of(given, "rival")
+        resolve_policy(given, "rival")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import budgetalloc as ba
-from budgetalloc.training.policy_like import policy_of
+from budgetalloc.training.policy_like import resolve_policy
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,4 +36,4 @@ def test_a_policy_of_ones_own_is_trained_as_the_page_says(build, tmp_path, monke
     assert len(ba.Ledger.read("run/ledger.jsonl")) == 16
     Path("mine.py").write_text(rule)
     trained = names["trainer"].callback_handler.callbacks[-1].policy
-    assert trained.name == policy_of("mine.py:thirds").name
+    assert trained.name == resolve_policy("mine.py:thirds").name

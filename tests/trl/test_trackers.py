@@ -19,13 +19,13 @@ from transformers.integrations import TensorBoardCallback
 
 import budgetalloc as ba
 from budgetalloc.logs.ledger import read_log
-from budgetalloc.trl.trackers import COLUMNS, Trackers, histogram_of_counts
+from budgetalloc.trl.trackers import COLUMNS, PANEL, Trackers, histogram_of_counts
 
 EXPECTED = [
     *("success", "brier", "brier_pool_mean", "prompts", "pool_met", "rewards_clipped", "all_equal", "seconds"),
     *("advantage/frac_nonzero", "advantage/mean_abs"),
 ]
-COUNTS, PREDICTED, TABLE = (f"train/budgetalloc/{name}" for name in ("counts", "predicted", "most_expensive_prompts"))
+COUNTS, PREDICTED, TABLE = (f"budgetalloc/{name}" for name in ("counts", "predicted", "most_expensive_prompts"))
 
 
 def train(build, report_to, resume=None, **config):
@@ -105,6 +105,10 @@ def test_wandb_offline(build, offline):
     last = [entry for entry in trainer.state.log_history if "loss" in entry][-1]
     for key in EXPECTED:
         assert summary[f"train/budgetalloc/{key}"] == last[f"budgetalloc/{key}"]
+    panel = {key: last[key] for name in PANEL if (key := f"budgetalloc/{name}") in last}
+    assert len(panel) >= 8  # "explained" and "frac_mixed" are not known in every step
+    assert panel.items() <= summary.items()
+    assert {key for key in summary if key.startswith("budgetalloc/")} == {*panel, COUNTS, PREDICTED, TABLE}
     ledger = ba.Ledger.read(callback.ledger_path)
     check_histograms(ledger, 3, *((summary[key]["values"], summary[key]["bins"]) for key in (COUNTS, PREDICTED)))
     (folder,) = offline.glob("wandb/offline-run-*")
@@ -140,6 +144,9 @@ def test_tensorboard(build, tmp_path):
     recorded, ledger = events(trainer, tmp_path), ba.Ledger.read(callback.ledger_path)
     for key in EXPECTED:
         assert [x.step for x in recorded.Scalars(f"train/budgetalloc/{key}")] == [1, 2, 3]
+    for key in {*EXPECTED} & {*PANEL}:
+        shown, logged = (recorded.Scalars(f"{group}budgetalloc/{key}") for group in ("", "train/"))
+        assert [(x.step, x.value) for x in shown] == [(x.step, x.value) for x in logged]
     for counts, predicted in zip(recorded.Histograms(COUNTS), recorded.Histograms(PREDICTED), strict=True):
         assert counts.step == predicted.step
         n_G, p_G = groups(ledger, {counts.step - 1})
@@ -162,7 +169,7 @@ import numpy as np, trackio
 from budgetalloc.trl import trackers
 counts, rates, row = np.array([2, 2, 5]), np.array([0.1, 0.5, 1.0]), ("7", 4, 30, 0.5, 0.25, "007=")
 trackio.init(project="p")
-trackers.TRACKERS["trackio"](None, trackers._Shown(3, counts, rates, [row]))
+trackers.TRACKERS["trackio"](None, trackers._Shown(3, {"brier": 0.25}, counts, rates, [row]))
 trackio.finish()
 """
     root = str(Path(__file__).parents[2])
@@ -173,6 +180,7 @@ trackio.finish()
         ((text,),) = connection.execute("SELECT metrics FROM metrics")
     entry = json.loads(text)
     assert entry["train/global_step"] == 3
+    assert entry["budgetalloc/brier"] == 0.25
     assert entry[COUNTS]["values"] == [2, 0, 0, 1]
     assert sum(entry[PREDICTED]["values"]) == 3
     assert entry[TABLE]["_value"] == [dict(zip(COLUMNS, ("7", 4, 30, 0.5, 0.25, "007="), strict=True))]

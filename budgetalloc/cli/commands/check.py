@@ -6,8 +6,10 @@ import inspect
 import json
 import os
 import runpy
+import signal
 import sys
 import textwrap
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,12 +20,16 @@ from typing import Any, NoReturn
 
 from budgetalloc.errors import BudgetallocError, InputError, imported, shown
 
+PATIENCE = 2.0  # seconds for a script to end after Ctrl-C
+
 
 def run(args: argparse.Namespace) -> int:
     """Runs the script with its arguments, and prints what it would train. Returns 1 if the script
     fails."""
     if not args.script.is_file():
         raise InputError(f"{args.script}: there is no such file. Give the script that trains.")
+    if sys.stderr.isatty():  # the script decides how long this takes
+        print(f"Loads TRL, and runs {args.script} up to train(). Ctrl-C ends.", file=sys.stderr)
     # loaded before the child, which would compile it anew
     assert imported("trl", "budgetalloc check", "trl").GRPOTrainer
     found = _in_child(lambda tell: _run_to_train(args.script, args.args, args.policy, tell))
@@ -65,9 +71,22 @@ def _in_child(work: Callable[[_Tell], None]) -> dict[str, Any]:
     try:
         with os.fdopen(receive) as pipe:
             said = pipe.read()
-    finally:
-        os.waitpid(child, 0)
+    except KeyboardInterrupt:
+        _end(child)
+        raise KeyboardInterrupt("The script did not come to train().") from None
+    os.waitpid(child, 0)
     return dict(json.loads(said)) if said else {}
+
+
+def _end(child: int) -> None:
+    """Waits for a child that a terminal's Ctrl-C ends too; kills one that goes on."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
 def _run_to_train(script: Path, argv: list[str], policy: str | None, tell: _Tell) -> None:
@@ -133,6 +152,8 @@ def _run_to_train(script: Path, argv: list[str], policy: str | None, tell: _Tell
         except SystemExit as ended:
             if ended.code:
                 leave({"ended": ended.code if isinstance(ended.code, int) else str(ended.code)})
+        except KeyboardInterrupt:
+            leave({})
         except BaseException:  # an error of the script
             traceback.print_exc()
             leave({})

@@ -2,6 +2,7 @@
 of rollouts, several trainings side by side."""
 
 import argparse
+import contextlib
 import json
 import re
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from budgetalloc.cli.config import Config
+from budgetalloc.cli.reading import bar
 from budgetalloc.errors import UnsupportedError, installing
 from budgetalloc.offline.intervals import reached
 from budgetalloc.offline.parallel import in_parallel
@@ -60,9 +62,7 @@ def run(args: argparse.Namespace) -> None:
         name = config.method if config.method != "uniform" else "uniform, as configured"
         arms[name] = _Arm(config.build, config.callback_arguments(ROLLOUTS), 8)
     # What is not installed shows before the folder is made, and after the mistakes in the file.
-    from tqdm import tqdm
-
-    from budgetalloc.cli.testbed import train  # noqa: F401
+    from budgetalloc.cli.testbed.train import Point
 
     draws = _can_draw()
     if not draws:  # before minutes of training, not after them
@@ -74,9 +74,28 @@ def run(args: argparse.Namespace) -> None:
     print(f"Seeds {seeds[0]} to {seeds[-1]}, {args.steps * ROLLOUTS:,} rollouts in each training:")
     for name, arm in arms.items():
         print(f"  {name}: {arm.build(seed=seeds[0])}", flush=True)
-    jobs = [(name, seed) for seed in seeds for name in arms]
-    ended = in_parallel(_train, (arms, jobs, args), len(jobs), args.workers, ordered=False)
-    found = dict(tqdm(ended, total=len(jobs), desc="trainings", unit="training"))
+    begun = args.out / "stopped.json"
+    settings = [str(arm.build(seed=0)) for arm in arms.values()], args.steps, args.learning_rate
+    found = _stopped(begun, json.dumps(settings), Point)
+    jobs = [(name, seed) for seed in seeds for name in arms if (name, seed) not in found]
+    done = len(seeds) * len(arms) - len(jobs)
+    if done:
+        print(f"{begun}: {done} trainings are done, {len(jobs)} are left.", file=sys.stderr)
+    try:
+        with bar("training", len(jobs), "trainings") as move:
+            for job, curve in in_parallel(
+                _train, (arms, jobs, args), len(jobs), args.workers, ordered=False
+            ):
+                found[job] = curve
+                move(1)
+    except KeyboardInterrupt:
+        kept = [[*job, curve] for job, curve in found.items()]
+        begun.write_text(json.dumps({"settings": json.dumps(settings), "curves": kept}))
+        raise KeyboardInterrupt(
+            f"{len(found)} of {done + len(jobs)} trainings are kept in {begun}: the same command "
+            "goes on from there."
+        ) from None
+    begun.unlink(missing_ok=True)
     curves = {name: [found[name, seed] for seed in seeds] for name in arms}
     text = table(curves)
     print(f"\n{text}\n")
@@ -93,6 +112,19 @@ def run(args: argparse.Namespace) -> None:
         f"Written to {args.out}: {'curves.png, ' if draws else ''}results.json, table.md and the "
         "ledgers."
     )
+
+
+def _stopped(
+    file: Path, settings: str, point: "type[Point]"
+) -> "dict[tuple[str, int], list[Point]]":
+    """The curves that a demo with the same settings kept when it was stopped."""
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        kept = json.loads(file.read_text())
+        if kept["settings"] == settings:
+            return {
+                (name, seed): [point(*x) for x in curve] for name, seed, curve in kept["curves"]
+            }
+    return {}
 
 
 def _train(

@@ -14,7 +14,7 @@ from budgetalloc.cli.config import Config
 from budgetalloc.cli.reading import bar, opened
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.offline.comparison import comparisons, summarise
+from budgetalloc.offline.comparison import comparisons, summarise, until_interrupted
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import NO_HISTORY, Replay
 from budgetalloc.report.replays import COLUMNS, LIMITS, POLICIES, unit_rewards
@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> None:
     budgets = {
         name: rival.bounds.budget(rollouts, prompts, group) for name, rival in policies.items()
     }
-    with bar("replaying", len(policies) * args.seeds) as move:
-        table = summarise(
+    with bar("replaying", len(policies) * args.seeds, "replays") as move:
+        played = (
             seen
-            for at, (name, rival) in enumerate(policies.items())
+            for name, rival in policies.items()
             for seen in comparisons(
                 {name: rival.build},
                 world,
@@ -69,9 +69,11 @@ def run(args: argparse.Namespace) -> None:
                 seeds=range(args.seeds),
                 prompts=prompts,
                 workers=args.workers,
-                progress=lambda ended, _, before=at * args.seeds: move(before + ended),  # type: ignore[misc]
+                progress=lambda *_: move(1),
             )
         )
+        complete, stopped = until_interrupted(played, args.seeds)
+    table = summarise(complete)
     answer = plain(
         {
             "version": 1,
@@ -91,6 +93,11 @@ def run(args: argparse.Namespace) -> None:
         }
     )
     print(json.dumps(answer, indent=1, allow_nan=False) if args.json else as_text(answer))
+    if stopped:
+        raise KeyboardInterrupt(
+            f"The table has {len(table)} of {len(policies)} policies, those that were complete. "
+            "All of them take less with fewer --seeds or --steps."
+        )
 
 
 def with_unit_rewards(reading: Ledger) -> Ledger:

@@ -7,13 +7,17 @@ import sys
 import time
 from pathlib import Path
 
-from budgetalloc.cli.reading import bar, opened
+from budgetalloc.cli.reading import bar, opened, size_of
 from budgetalloc.errors import BudgetallocError, InputError
 from budgetalloc.logs.progress import Progress, read_progress
 from budgetalloc.report import Report, as_json, as_text, comparison, report
 from budgetalloc.report.replays import POLICIES
-from budgetalloc.training.policy_like import policy_of
+from budgetalloc.training.policy_like import resolve_policy
 
+STOPPED = (
+    "The comparison of policies has those that were complete. It is shorter with fewer --policy, "
+    "--seeds or --steps, or left out with --no-replay."
+)
 SECONDS = 3.0  # between two looks at a log that `--follow` follows
 
 
@@ -24,18 +28,21 @@ def run(args: argparse.Namespace) -> None:
     elif args.follow:
         follow(args)
     else:
-        _show(args, summary_of(args))
+        summary = summary_of(args)
+        _show(args, summary)
+        if summary.replay_stopped:
+            raise KeyboardInterrupt(STOPPED)
 
 
 def follow(args: argparse.Namespace) -> None:
     """Prints the report, whose first line is a verdict, whenever the log has grown, until
     Ctrl-C."""
     shown = 0
-    if not _bytes(args.log):
+    if not size_of(args.log):
         print(f"Waiting for {args.log}. Ctrl-C ends.", file=sys.stderr)
     with contextlib.suppress(KeyboardInterrupt):
         while True:
-            if (size := _bytes(args.log)) != shown:
+            if (size := size_of(args.log)) != shown:
                 shown = size
                 try:
                     _show(args, summary_of(args))
@@ -43,11 +50,6 @@ def follow(args: argparse.Namespace) -> None:
                     print(f"Not shown: {error}", file=sys.stderr)
                 sys.stdout.flush()
             time.sleep(SECONDS)
-
-
-def _bytes(log: Path) -> int:
-    """The size of a log, a file or a folder; 0 if there is none yet."""
-    return sum(file.stat().st_size for file in (log, *log.rglob("*")) if file.is_file())
 
 
 def _show(args: argparse.Namespace, summary: Report) -> None:
@@ -64,9 +66,9 @@ def summary_of(args: argparse.Namespace) -> Report:
         () if args.no_replay or args.follow else tuple(dict.fromkeys(args.policy or POLICIES))
     )
     for name in policies:
-        policy_of(name)  # an unknown name is an error before the log is read
+        resolve_policy(name)  # an unknown name is an error before the log is read
     reading = opened(args)
-    with bar("replaying", len(policies) * args.seeds) as move:
+    with bar("replaying", len(policies) * args.seeds, "replays") as move:
         return report(
             reading,
             policies=policies,
@@ -74,7 +76,8 @@ def summary_of(args: argparse.Namespace) -> Report:
             steps=args.steps,
             resolution=args.resolution,
             workers=args.workers,
-            progress=lambda ended, _: move(ended),
+            progress=lambda *_: move(1),
+            partial=True,
         )
 
 
