@@ -109,7 +109,7 @@ def _counted(file: Any, raw: Any, moved: Callable[[int], None]) -> Iterator[byte
     called, of the packed file if it is packed."""
     place = 0
     for at, line in enumerate(file):
-        if at % 1024 == 0:
+        if at % 1024 == 1023:
             moved(raw.tell() - place)
             place = raw.tell()
         yield line

@@ -75,8 +75,9 @@ def run(args: argparse.Namespace) -> None:
     for name, arm in arms.items():
         print(f"  {name}: {arm.build(seed=seeds[0])}", flush=True)
     begun = args.out / "stopped.json"
-    settings = [str(arm.build(seed=0)) for arm in arms.values()], args.steps, args.learning_rate
-    found = _stopped(begun, json.dumps(settings), Point)
+    built = [f"{arm.build(seed=0)}, {arm.options}" for arm in arms.values()]
+    settings = json.dumps([built, args.steps, args.learning_rate])
+    found = _stopped(begun, settings, Point)
     jobs = [(name, seed) for seed in seeds for name in arms if (name, seed) not in found]
     done = len(seeds) * len(arms) - len(jobs)
     if done:
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
                 move(1)
     except KeyboardInterrupt:
         kept = [[*job, curve] for job, curve in found.items()]
-        begun.write_text(json.dumps({"settings": json.dumps(settings), "curves": kept}))
+        begun.write_text(json.dumps({"settings": settings, "curves": kept}))
         raise KeyboardInterrupt(
             f"{len(found)} of {done + len(jobs)} trainings are kept in {begun}: the same command "
             "goes on from there."
