@@ -137,7 +137,8 @@ def _compared(scorer: _Scorer, function: Any, wrong_PK: FloatArray) -> Iterator[
         return
     low, high = np.nanmin(every), np.nanmax(every)
     if low == high != 0:
-        yield f"pays {low:g} for each of {every.size} answers, right, wrong and empty"
+        if not np.isnan(every).any():
+            yield f"pays {low:g} for each of {every.size} answers, right, wrong and empty"
         return
     if not np.allclose(scorer(itertools.product(rows[:1], _WRONG)), wrong_PK[0], equal_nan=True):
         return  # a judge that draws
@@ -151,8 +152,9 @@ def _compared(scorer: _Scorer, function: Any, wrong_PK: FloatArray) -> Iterator[
                 yield "changes when the columns have been through datasets.Dataset.from_list"
     if not reads:
         return
-    best = int(np.nanmean(right_PK, axis=0).argmax())
-    right_P, empty_P, same = right_PK[:, best], wrong_PK[:, 0], _SAME * (high - low)
+    best = int(np.nansum(right_PK - low, axis=0).argmax())
+    empty_P = np.nan_to_num(wrong_PK[:, 0], nan=low)  # None pays nothing
+    right_P, same = right_PK[:, best], _SAME * (high - low)
     paid = (empty_P >= right_P - same) & (empty_P > low + same)
     if paid.any():
         yield f"pays an empty answer {empty_P[paid][0]:g}, and the right one {right_P[paid][0]:g}"

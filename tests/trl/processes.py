@@ -10,16 +10,21 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from accelerate import state as accelerate_state
 from conftest import AroundSteps, Watched
 from datasets import Dataset
 from tiny_model import SETTINGS, fresh_model, low_digit, make_tokenizer, policy_of_rounds
+from torch import distributed
+from torch.distributed import distributed_c10d
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from transformers import LlamaForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -27,6 +32,7 @@ from trl import GRPOConfig, GRPOTrainer
 import budgetalloc as ba
 from budgetalloc.trl import AdaptiveGRPOCallback
 from budgetalloc.trl import processes as exchange
+from budgetalloc.trl.patching import patched_attribute
 
 BATCH = 16  # rows of all processes
 PROMPTS = {n: f"{n:0{1 + n % 3}d}=" for n in range(8)}  # of different lengths, so that padding matters
@@ -118,6 +124,38 @@ class Unscaled(TrainerCallback):
         self.trainer.scale_rewards = "none"
 
 
+COLLECTIVES = (
+    *("all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "barrier", "broadcast"),
+    *("broadcast_object_list", "gather", "gather_object", "reduce", "reduce_scatter_tensor", "scatter"),
+)
+
+
+@contextmanager
+def recorded_collectives() -> Iterator[list[Any]]:
+    """The name of each collective that Python calls inside the block, also inside another one, with the shape and the
+    dtype of its tensors."""
+    made: list[Any] = []
+
+    def recording(name: str) -> Callable[..., Any]:
+        call = getattr(distributed, name)
+
+        @wraps(call)
+        def record(*given: Any, **named: Any) -> Any:
+            lists = [each if isinstance(each, list) else [each] for each in (*given, *named.values())]
+            tensors = [each for several in lists for each in several if isinstance(each, torch.Tensor)]
+            made.append([name, [[list(each.shape), str(each.dtype)] for each in tensors]])
+            return call(*given, **named)
+
+        return record
+
+    with ExitStack() as stack:
+        for name in COLLECTIVES:
+            recorder = recording(name)
+            for owner in (distributed, distributed_c10d):
+                stack.enter_context(patched_attribute(owner, name, recorder))
+        yield made
+
+
 def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, Any]:
     """Trains with forced completions, or with the model's own."""
     make, options, config = RUNS[name]
@@ -135,10 +173,12 @@ def run(folder: Path, name: str, world: int, force: bool = True) -> dict[str, An
     if name == "changes":
         trainer.add_callback(Unscaled(trainer))
     watched = Watched(trainer)
-    trainer.train()
+    with recorded_collectives() as collectives:
+        trainer.train()
     state = policy.state_dict() if policy is not None else {"ids": [], "evidence": np.zeros(0)}
     parameters = list(trainer.model.parameters())
     seen = {
+        "collectives": collectives,
         "prompts": watched.prompts,
         "batches": [[len(batch["advantages"]), int(batch["num_items_in_batch"])] for batch in watched.batches],
         "parameters": type(parameters[0].detach()).__name__,

@@ -100,6 +100,14 @@ def test_every_process_learns_from_the_rewards_of_all(folder, seen, name, where)
         np.testing.assert_array_equal(many.frame[column], one.frame[column])
 
 
+@pytest.mark.parametrize(("name", "where"), [(name, where) for where in ("2", "4") for name in NAMES[where]])
+def test_all_processes_exchange_tensors_of_equal_shapes(seen, name, where):
+    """Where they do not, gloo ends a process or returns numbers that nobody sent, without an error."""
+    first, *others = (rank[name]["collectives"] for rank in seen[where])
+    assert len(first) > 10
+    assert all(other == first for other in others)
+
+
 @pytest.mark.parametrize("where", ["1", "2"])
 def test_what_all_processes_generated_is_counted(folder, seen, where):
     for rank in seen[where][:1]:  # only the first one logs

@@ -88,6 +88,11 @@ def last_number(completions, answer, **_):
     return [float(number == right) for number, right in zip(found, answer, strict=True)]
 
 
+def none_without_a_box(completions, answer, **_):
+    found = [re.findall(r"\\boxed\{(.*?)\}", text) for text in completions]
+    return [float(right in each) if each else None for each, right in zip(found, answer, strict=True)]
+
+
 def similar(completions, answer, **_):
     both = zip(completions, answer, strict=True)
     return [difflib.SequenceMatcher(None, text, right).ratio() for text, right in both]
@@ -114,7 +119,7 @@ def countdown(completions, target, nums, **_):
 
 PLAIN = [
     *(length, letters, asynchronous, boxed, mathematics, scheduled, last_number, similar, rarely_negative, Judge()),
-    *(countdown, drawn, get_soft_overlong_punishment(100, 20), get_repetition_penalty_reward()),
+    *(none_without_a_box, countdown, drawn, get_soft_overlong_punishment(100, 20), get_repetition_penalty_reward()),
 ]
 
 
