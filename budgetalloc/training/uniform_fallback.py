@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from budgetalloc.beliefs.ids import factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
@@ -58,7 +59,8 @@ class UniformFallback(Stateful, Part):
     held for 20 steps. Meanwhile the beliefs go on learning.
 
     Groups are uniform also while a step has two rollouts or more for each prompt of the whole pool:
-    then there is little to choose, and single rollouts ended below groups.
+    then there is little to choose, and single rollouts ended below groups. The prompts are those of
+    the loader's batch, as without a policy.
 
     Where prompts resemble each other there is nothing to say. A step whose prompts have single
     rollouts shows neither.
@@ -86,16 +88,22 @@ class UniformFallback(Stateful, Part):
 
     def attach(self, session: Any, host: Host) -> None:
         self.quiet, self.every = session.quiet, session.options.metrics == "all"
-        self._chooses = session.options.bounds.candidates == "all"
         self._policy = str(session.policy)
+        self._chooses = self.fallback and session.options.bounds.candidates == "all"
+        known = self._chooses and host.prompts is not None and host.prompts.indexable
+        pool = host.prompts.pool if host.prompts is not None and known else ()
+        # then the step's prompts are those of the loader's batch, as without a policy
+        self.from_loader = 0 < _PAIRS * len(pool) <= max(host.sizes, default=0)
 
     def plan(self, plan: Plan) -> Plan:
-        """The plan, with uniform groups if the pool is small."""
+        """The plan, with uniform groups if the pool is small: of the prompts of the loader's batch
+        if it is known, else of prompts drawn alike."""
         few = self._chooses and not plan.fixed and _PAIRS * len(plan.ids_P) <= plan.rollouts
-        if not (few and self.fallback and plan.group > 1):
+        if not few or plan.group < 2:
             return plan
         self._say(FEW, len(plan.ids_P), plan.rollouts, self._policy, once="few")
-        return replace(plan, decide=uniform_groups(plan.group))
+        ids_P = factorize(plan.own_ids)[0] or plan.ids_P
+        return replace(plan, ids_P=ids_P, decide=uniform_groups(plan.group))
 
     def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
         """Checks a finished step.

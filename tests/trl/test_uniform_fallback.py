@@ -1,7 +1,7 @@
 """Runs with wrong beliefs or rewards: groups become uniform, and the policy decides again once they have healed."""
 
 import pytest
-from conftest import logged, rows, trained
+from conftest import logged, rows, same_weights, trained, weights
 
 import budgetalloc as ba
 
@@ -46,3 +46,20 @@ def test_wrong_beliefs_fall_back_to_uniform_groups_and_come_back(build, caplog, 
         if is_fallen:  # groups of num_generations with their mean as the baseline: equal rewards give no gradient
             assert of_steps(callback, "count/min")[at] == of_steps(callback, "count/max")[at] == 4
             assert of_steps(callback, "advantage/frac_nonzero")[at] == 0.0
+
+
+@pytest.mark.parametrize("policy", [ba.adaptive, lambda: ba.adaptive(explore=1, rounds=3)])
+def test_in_a_small_pool_the_model_is_that_of_plain_grpo_to_the_bit(build, policy, caplog):
+    """8 prompts for 16 rollouts a step: two for each."""
+    ended = []
+    for chosen, options in ((policy(), {}), (ba.uniform(), {}), (policy(), {"fallback": False})):
+        trainer = build(rows(8), reward=by_length, max_steps=5)
+        trained(trainer, chosen, **options)
+        ended.append(weights(trainer.model))
+    assert same_weights(ended[0], ended[1])
+    assert not same_weights(ended[2], ended[1])
+    assert caplog.text.count("8 prompts for 16 rollouts a step") == 1
+
+
+def by_length(completions, **_):
+    return [float(len(text.strip("0")) > 2) for text in completions]
