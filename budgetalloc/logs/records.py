@@ -1,12 +1,12 @@
 """JSON records, and the single values that logs hold. Nothing here needs pandas."""
 
+import contextlib
 import gzip
 import io
 import json
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ LOST = ("broken row", "row without a prompt")
 TORN = ("file that ends early", "file that cannot be read to its end")
 """Notes about files of which an unknown part was left out."""
 _LFS = b"version https://git-lfs.github.com"
+BLOCK = 1 << 20
+"""Bytes of a text file that are read at once."""
 _NAMED = 20  # unused columns in the notes
 
 
@@ -76,8 +78,9 @@ def check_no_pointer(path: Path) -> None:
             )
 
 
-def lines(path: Path, notes: Notes) -> Iterator[bytes]:
-    """The lines of a file, plain, gzip or zstd. A truncated file is read as far as possible.
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The bytes of a file, plain, gzip or zstd.
 
     Raises:
         InputError: the file is a pointer of Git LFS.
@@ -87,21 +90,37 @@ def lines(path: Path, notes: Notes) -> Iterator[bytes]:
     with path.open("rb") as raw:
         start = raw.read(4)
         raw.seek(0)
-        file: Any = raw
         if start[:2] == b"\x1f\x8b":
-            file = gzip.GzipFile(fileobj=raw)
+            yield gzip.GzipFile(fileobj=raw)
         elif start[:4] == b"\x28\xb5\x2f\xfd":
             arrow = imported("pyarrow", "Reading files compressed with zstd", "logs")
-            file = io.BufferedReader(arrow.CompressedInputStream(raw, "zstd"))
+            yield io.BufferedReader(arrow.CompressedInputStream(raw, "zstd"))
+        else:
+            yield raw
+
+
+def blocks(path: Path, notes: Notes) -> Iterator[bytes]:
+    """The bytes of a file, in blocks of whole lines. A truncated file is read as far as
+    possible."""
+    held, size = list[bytes](), 0
+    with opened(path) as file:
         try:
-            yield from file
+            while data := file.read1(BLOCK):
+                held.append(data)
+                size += len(data)
+                if size >= BLOCK and (end := data.rfind(b"\n") + 1):
+                    yield b"".join([*held[:-1], data[:end]])
+                    held, size = [data[end:]], len(data) - end
         except (OSError, EOFError, zlib.error):
             notes[TORN[0]] += 1
+    if any(held):
+        yield b"".join(held)
 
 
 def first(path: Path, count: int = 20) -> list[Record]:
     """The records in the first lines of a file; none if it does not hold JSON lines."""
-    return parsed(list(islice(lines(path, Notes()), count)))[0] if path.is_file() else []
+    start = next(blocks(path, Notes()), b"") if path.is_file() else b""
+    return parsed(start.split(b"\n", count)[:count])[0]
 
 
 def parsed(lines: list[bytes]) -> tuple[list[Record], int]:
