@@ -95,7 +95,7 @@ def reader(name: str, kind: str, folder: Path) -> Callable[[], Any]:
         import duckdb
 
         source = f"read_{'json' if kind == 'ledger' else 'csv' if kind == 'csv' else 'parquet'}('{path}')"
-        query = f"SELECT step, {prompt}, sum({reward}), count(*) FROM {source} GROUP BY ALL"  # noqa: S608
+        query = f"SELECT step, {prompt}, sum({reward}), count(*) FROM {source} GROUP BY ALL"
         connection = duckdb.connect(config={"threads": 1})
         return lambda: connection.execute(query).fetchnumpy()
     if name == "polars":
@@ -111,7 +111,7 @@ def reader(name: str, kind: str, folder: Path) -> Callable[[], Any]:
     import budgetalloc as ba
     import budgetalloc.logs.reader
 
-    return lambda: ba.Ledger.read(folder if kind == "trl" else path)
+    return lambda: ba.Ledger.read(folder / "completions" if kind == "trl" else path)
 
 
 def read_once(name: str, kind: str, folder: Path) -> None:

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from budgetalloc.errors import InputError, imported
-from budgetalloc.logs.cells import OWN, listed
-from budgetalloc.logs.columns import Part, codes_of, joined, part_of, stated
+from budgetalloc.logs.cells import OWN, each, listed
+from budgetalloc.logs.columns import Part, joined, part_of, stated
 from budgetalloc.logs.records import FAULTS, TORN, Notes, check_no_pointer
 
 ROWS = 65_536  # rows that are read at once
-_SAMPLE = 16_384  # rows whose responses are read
+_TEXTS = ("string", "large_string")
+_SAMPLE = 8_192  # rows whose responses are read
+_SMALL = 4_096  # rows of a file for which a second look at its footer does not pay
 _BUFFER = 1 << 20  # bytes of a column that are read at once
 
 Wanted = Callable[[Mapping[str, bool]], tuple[set[str], str | None]]
@@ -38,7 +41,7 @@ class Held:
         self.sizes: dict[str, int] = {}
         self._parts: dict[str, list[Part]] = {name: [] for name in schema.names}
         self._known: Counter[str] = Counter()
-        self._responses: list[Part] = []
+        self._responses: list[NDArray[np.int64]] = []
         self._sampled, self._most = 0, _SAMPLE
 
     @property
@@ -68,7 +71,8 @@ class Held:
     def add_responses(self, values: Any) -> None:
         """Adds the responses of the first rows of a file."""
         values.validate(full=True)
-        self._responses.append(part_of(values))
+        cells = pd.Series(joined([part_of(values)]))
+        self._responses.append(each(cells, lambda cell: hash(str(cell))).astype(np.int64))
         self._sampled += len(values)
 
     def end_responses(self) -> None:
@@ -90,7 +94,7 @@ class Held:
         places = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         columns[OWN + "file"] = pd.Categorical.from_codes(places, list(self.sizes))
         if self._responses:
-            codes = codes_of(joined(self._responses))[: min(rows, self._most)]
+            codes = pd.factorize(np.concatenate(self._responses))[0][: min(rows, self._most)]
             columns[OWN + "completion"] = np.append(codes, np.full(rows - len(codes), np.nan))
         return pd.DataFrame(columns)
 
@@ -138,26 +142,28 @@ def arrow_frames(
 
 class _Parquet:
     def __init__(self, source: Any) -> None:
-        self._library = imported("pyarrow.parquet", "Reading parquet and Arrow files", "logs")
         self._source = source
-        self._meta = self._library.read_metadata(source)
-        self.schema = self._meta.schema.to_arrow_schema()
+        self._library = imported("pyarrow.parquet", "Reading parquet and Arrow files", "logs")
+        self._file = self._opened()
+        self._meta, self.schema = self._file.metadata, self._file.schema_arrow
+
+    def _opened(self, **options: Any) -> Any:
+        options |= {"pre_buffer": False, "buffer_size": _BUFFER}
+        return self._library.ParquetFile(self._source, **options)
 
     def read(self, path: Path, held: Held, most: int | None) -> None:
-        texts = [x.name for x in self.schema if str(x.type) in ("string", "large_string")]
-        file = self._library.ParquetFile(
-            self._source,
-            metadata=self._meta,
-            read_dictionary=texts,
-            pre_buffer=False,
-            buffer_size=_BUFFER,
-        )
         names = [name for name in self.schema.names if name in held.read]
         if held.sample and not most:
-            for batch in file.iter_batches(ROWS // 16, columns=[held.response], use_threads=False):
+            for batch in self._file.iter_batches(
+                _SAMPLE // 8, columns=[held.response], use_threads=False
+            ):
                 held.add_responses(batch.column(0).slice(0, held.sample))
                 if not held.sample:
                     break
+        file = self._file
+        if self._meta.num_rows > _SMALL and not most:  # texts are read as codes
+            texts = [x for x in names if str(self.schema.field(x).type) in _TEXTS]
+            file = self._opened(metadata=self._meta, read_dictionary=texts)
         for batch in file.iter_batches(most or ROWS, columns=names, use_threads=False):
             held.add(path, {name: batch.column(name) for name in names}, len(batch))
             if most:
