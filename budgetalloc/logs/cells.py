@@ -1,8 +1,7 @@
 """Cells of a log as numbers and as ids of prompts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,18 @@ class Asked:
     success: str | None = None
     length: str | None = None
 
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The column of prompts as it was named, and the columns that commas separate in it."""
+        name = self.prompt
+        return () if name is None else (name, *(x.strip() for x in name.split(",")))
+
+    @property
+    def names(self) -> set[str | None]:
+        """Every column that the user named."""
+        rewards = [self.reward] if isinstance(self.reward, str) else self.reward or ()
+        return {self.step, self.success, self.length, *self.prompts, *rewards}
+
 
 def listed(names: Iterable[Any]) -> str:
     """The names of columns for the text of an error, at most 30 of them."""
@@ -48,8 +59,49 @@ def there(frame: pd.DataFrame, argument: str, name: str) -> str:
     return name
 
 
+def distinct(values: pd.Series) -> tuple[NDArray[np.int64], list[Any]]:
+    """For each row the place of its cell in a list, -1 for none, and this list of cells."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return values.cat.codes.to_numpy(), values.cat.categories.tolist()
+    if values.dtype.kind in "if":
+        place_R, cells = pd.factorize(values)
+        return place_R, cells.tolist()
+    return np.arange(len(values)), values.tolist()
+
+
+def each(values: pd.Series, read: Callable[[Any], Any]) -> NDArray[np.object_]:
+    """What `read` makes of each cell. Equal cells are read once, where that is known."""
+    place_R, cells = distinct(values)
+    found = [*map(read, cells), read(None)]
+    return np.fromiter(found, dtype=object, count=len(found))[place_R]
+
+
+def types(values: pd.Series) -> set[type]:
+    """The types of a column's cells."""
+    if values.dtype.kind in "if":
+        return {float if values.dtype.kind == "f" else int}
+    place_R, cells = distinct(values)
+    return set(map(type, cells)) | ({type(None)} if (place_R < 0).any() else set())
+
+
+def of_type(values: pd.Series, *kinds: type) -> NDArray[np.bool_]:
+    """Which cells are of one of these types."""
+    if not types(values) & {*kinds}:
+        return np.zeros(len(values), dtype=bool)
+    return each(values, lambda cell: type(cell) in kinds).astype(bool)
+
+
+def replaced(values: pd.Series, mask_R: Any, others: Any) -> pd.Series:
+    """The cells, with others where the mask is true."""
+    return values.astype(object).mask(mask_R, others) if mask_R.any() else values
+
+
 def numbers(values: pd.Series) -> tuple[FloatArray, NDArray[np.bool_]]:
     """The cells as floats, NaN where there is none, and a mask of cells that are no numbers."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        place_R, found = distinct(values)
+        array, odd = numbers(pd.Series([*found, None], dtype=object))
+        return array[place_R], odd[place_R]
     cells = values.to_numpy()
     try:
         array = np.array(cells, dtype=np.float64)
@@ -69,9 +121,7 @@ def numbers(values: pd.Series) -> tuple[FloatArray, NDArray[np.bool_]]:
 
 def is_numeric(values: pd.Series) -> bool:
     """Whether the cells are floats, or numbers and None."""
-    return values.dtype.kind == "f" or (
-        values.dtype == object and set(map(type, values.tolist())) <= {float, int, type(None)}
-    )
+    return types(values) <= {float, int, type(None)}
 
 
 def weighted(scores: pd.DataFrame, weights: Mapping[str, float]) -> FloatArray:
@@ -94,9 +144,6 @@ def records(frame: pd.DataFrame) -> Iterator[Record]:
         yield {name: x for name, x in pairs if not (isinstance(x, float) and x != x)}
 
 
-_hash = lru_cache(maxsize=2**17)(text_id)  # a prompt has many rollouts, and its text may be long
-
-
 def known_id(cell: Any, *, is_text: bool = False) -> Id | None:
     """The id of a prompt in a cell, None if there is none. Texts and messages are hashed.
 
@@ -105,7 +152,7 @@ def known_id(cell: Any, *, is_text: bool = False) -> Id | None:
     """
     try:
         if is_text and isinstance(cell, str):
-            return _hash(cell) if cell else None
+            return text_id(cell) if cell else None
         if isinstance(cell, (list, dict)):
             return text_id(cell)
         return None if is_text or cell == "" else as_id(cell)

@@ -23,9 +23,10 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, WAIT, RewardHistory
 from budgetalloc.errors import printable
-from budgetalloc.logs.cells import OWN, Asked, is_numeric, numbers, weighted
+from budgetalloc.logs.arrow_files import arrow_frames
+from budgetalloc.logs.cells import OWN, Asked, each, is_numeric, numbers, weighted
 from budgetalloc.logs.records import FAULTS, Notes, as_integer
-from budgetalloc.logs.table import SCORE, with_groups
+from budgetalloc.logs.table import SCORE, groups_of, with_groups
 
 _FILE = re.compile(r"completions_(\d{1,15})\.parquet")
 _NOT_REWARDS = ("step", "prompt", "completion", "advantage", "prompt_id", "image")
@@ -45,21 +46,22 @@ def fits(names: set[str], path: Path) -> bool:
 def table(
     frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes
 ) -> tuple[pd.DataFrame, Asked]:
-    """The rows of a file. Without `asked.reward`, the columns of numbers between completion and
+    """The rows of files. Without `asked.reward`, the columns of numbers between completion and
     advantage are rewards, because TRL writes its reward functions there."""
-    names = [str(name) for name in frame.columns]
+    names = [str(name) for name in frame.columns if not str(name).startswith(OWN)]
     first = names.index("completion") + 1 if "completion" in names else 0
     last = names.index("advantage") if "advantage" in names else len(names)
     between = [name for name in names[first:last] if name not in (*_NOT_REWARDS, asked.prompt)]
     functions = dict.fromkeys((name for name in between if is_numeric(frame[name])), 1.0)
     out = frame.drop(columns=["completion", "advantage", "image"], errors="ignore")
-    if match := _FILE.fullmatch(path.name):
-        out = out.assign(step=int(match[1]))
-    out[OWN + "file"] = path.name
+    matches = [_FILE.fullmatch(Path(x).name) for x in frame[OWN + "file"].cat.categories]
+    if all(matches):
+        steps = np.array([int(match[1]) for match in matches if match], dtype=np.int64)
+        out = out.assign(step=steps[frame[OWN + "file"].cat.codes])
     if "advantage" in names and is_numeric(frame["advantage"]):
         out[OWN + "advantage"], _ = numbers(frame["advantage"])
-    if "completion" in names:
-        out[OWN + "completion"] = [hash(str(x)) for x in frame["completion"]]
+    if "completion" in names and OWN + "completion" not in frame:
+        out[OWN + "completion"] = each(frame["completion"], lambda cell: hash(str(cell)))
     reward = asked.reward or functions
     return out, replace(asked, reward={reward: 1.0} if isinstance(reward, str) else reward)
 
@@ -92,16 +94,33 @@ def _once(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """The rows without batches that repeat the batch before."""
     if OWN + "completion" not in rows:
         return rows
-    before, repeated = None, []
-    columns = ["prompt", OWN + "completion", *(name for name in rows if name.startswith(SCORE))]
-    for file, part in rows.groupby(OWN + "file", sort=False):
-        content = part[columns].reset_index(drop=True)
-        if content.equals(before) and part[OWN + "completion"].notna().all():
-            repeated.append(file)
-        before = content
-    again = rows[OWN + "file"].isin(repeated)
-    notes.note("row logged again at a step that generated nothing", again.sum())
-    return rows[~again]
+    file_R, _ = pd.factorize(rows[OWN + "file"])
+    scores = rows.filter(regex=f"^{SCORE}").to_numpy(dtype=np.float64)
+    content = np.column_stack([rows["prompt"].cat.codes, scores])
+    starts = np.flatnonzero(np.diff(file_R, prepend=-1))
+    batches = np.split(content, starts[1:])
+    repeated = [
+        at
+        for at in range(1, len(batches))
+        if np.array_equal(batches[at], batches[at - 1], equal_nan=True)
+        # the texts are read of batches that are equal otherwise
+        and _same_texts(rows[file_R == at - 1], rows[file_R == at])
+    ]
+    again_R = np.isin(file_R, repeated)
+    notes.note("row logged again at a step that generated nothing", again_R.sum())
+    return rows[~again_R]
+
+
+def _same_texts(*batches: pd.DataFrame) -> bool:
+    """Whether the files of two batches hold equal completions."""
+    found = []
+    for rows in batches:
+        file = Path(rows[OWN + "file"].iloc[0])
+        if file.suffix != ".parquet":
+            found.append(list(rows[OWN + "completion"]))
+        for frame in arrow_frames([file], Notes(), lambda names: ({"completion"} & {*names}, None)):
+            found += [list(frame["completion"])] if "completion" in frame else []
+    return len(found) == len(batches) and found[0] == found[1]
 
 
 def _group_size(rows: pd.DataFrame) -> int:
@@ -111,7 +130,7 @@ def _group_size(rows: pd.DataFrame) -> int:
     It is the smallest size of equal parts, one after another, in which advantages sum to 0. If no
     advantage differs from 0, it is the largest size of parts with equal rewards.
     """
-    count_G = rows.groupby(["step", "prompt"], sort=False).size().to_numpy()
+    count_G = np.bincount(groups_of(rows))
     whole = int(count_G.max(initial=1))
     if OWN + "advantage" not in rows or not len(rows):
         return whole
@@ -121,7 +140,7 @@ def _group_size(rows: pd.DataFrame) -> int:
     most = float(advantages.abs().max())
     for size in sizes if most > 0 else reversed(sizes):
         parts = with_groups(rows, size)
-        keys = [parts[name] for name in ("step", "prompt", "group") if name in parts]
+        keys = groups_of(parts)
         if most > 0:
             sums_G = advantages.groupby(keys, sort=False).sum(min_count=size)
             fits = (sums_G.abs() <= _ROUNDING * size * most).all()  # False for NaN
@@ -152,7 +171,8 @@ def _evaluated(place: Path | None) -> set[int]:
 def _regular(rows: pd.DataFrame, files: int) -> int:
     """The rows of prompts that occur in exactly every k-th file, k > 1, from start to end, as those
     of evaluations do. 0 if most prompts do, or only one."""
-    at = pd.DataFrame({"prompt": rows["prompt"], "file": pd.factorize(rows[OWN + "file"])[0]})
+    prompt_R = rows["prompt"].cat.codes
+    at = pd.DataFrame({"prompt": prompt_R, "file": pd.factorize(rows[OWN + "file"])[0]})
     at = at.drop_duplicates()
     at["gap"] = at.groupby("prompt")["file"].diff()
     by_prompt = at.groupby("prompt", sort=False)
@@ -161,7 +181,7 @@ def _regular(rows: pd.DataFrame, files: int) -> int:
     lasting = (seen["min"] < 2 * seen["gap"]) & (seen["max"] + seen["gap"] >= files)
     regular = seen[even & lasting]
     shared = regular[regular.duplicated(["min", "gap"], keep=False)]
-    count = int(rows["prompt"].isin(shared.index).sum())
+    count = int(prompt_R.isin(shared.index).sum())
     return count if 2 * count < len(rows) else 0
 
 
@@ -210,8 +230,7 @@ def _explained(scores: pd.DataFrame, rows: pd.DataFrame, notes: Notes) -> dict[s
 
 def _against(rewards_R: FloatArray, rows: pd.DataFrame) -> int:
     """The groups whose advantages are not in the order of these rewards."""
-    keys = [name for name in ("step", "prompt", "group") if name in rows]
-    group_R = rows.groupby(keys, sort=False).ngroup().to_numpy()
+    group_R = groups_of(rows)
     advantages_R = rows[OWN + "advantage"].to_numpy()
     order = np.lexsort((advantages_R, rewards_R, group_R))
     more_R, up_R = np.diff(rewards_R[order]), np.diff(advantages_R[order])

@@ -2,14 +2,17 @@
 name prompts."""
 
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import printable
-from budgetalloc.logs.cells import OWN, known_id, numbers
+from budgetalloc.logs.cells import OWN, each, known_id, numbers, of_type
+from budgetalloc.logs.columns import by_code, codes_of
 from budgetalloc.logs.records import Notes
 
 _ADVANTAGE = re.compile(r"(group_)?advantages?")
@@ -32,6 +35,19 @@ _PLACE = re.compile(r".*(idx|index|place|position|slot)|task_id|group_id")  # ma
 _ROUNDING = 0.01  # of a mean advantage, relative to the largest
 
 
+def wanted(name: Any, *, ids_are_numbers: bool) -> bool:
+    """Whether a column may hold such facts. What prompts contain matters if their ids are
+    numbers."""
+    patterns = (_ADVANTAGE, _SIZE, _LIST, _SCORER, _REASON)
+    content = ids_are_numbers and _CONTENT.fullmatch(_plain(name)) is not None
+    return content or any(pattern.fullmatch(_plain(name)) for pattern in patterns)
+
+
+def is_response(name: Any) -> bool:
+    """Whether a column holds what the model generated."""
+    return _RESPONSE.fullmatch(_plain(name)) is not None
+
+
 def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
     """What such columns of a table hold, by names that come after `OWN`."""
     facts = pd.DataFrame(index=frame.index)
@@ -42,11 +58,11 @@ def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
         elif _SIZE.fullmatch(plain):
             facts[f"{OWN}size {name}"] = numbers(cells)[0]
         elif _LIST.fullmatch(plain):
-            facts[f"{OWN}size {name}"] = [_size(cell) for cell in cells]
-        elif _RESPONSE.fullmatch(plain) and f"{OWN}completion" not in facts:
-            facts[f"{OWN}completion"] = [hash(str(cell)) for cell in cells]
+            facts[f"{OWN}size {name}"] = each(cells, _size).astype(float)
+        elif is_response(name) and f"{OWN}completion" not in (*facts, *frame):
+            facts[f"{OWN}completion"] = codes_of(cells)
         elif _SCORER.fullmatch(plain) or _REASON.fullmatch(plain):
-            facts[f"{OWN}word {name}"] = cells.where(cells.map(type).isin([str]))
+            facts[f"{OWN}word {name}"] = cells.where(of_type(cells, str))
     return facts.drop(columns=frame.columns, errors="ignore")
 
 
@@ -59,7 +75,7 @@ def add_contents(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     facts = pd.DataFrame({f"{OWN}ids {name}": True}, index=frame.index)
     for other in frame.columns.drop(name):
         if _CONTENT.fullmatch(_plain(other)):
-            cells = [known_id(cell, is_text=True) for cell in frame[other]]
+            cells = each(frame[other], partial(known_id, is_text=True))
             return facts.assign(**{f"{OWN}content {other}": pd.Series(cells, frame.index, object)})
     return facts
 
@@ -68,9 +84,10 @@ def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFra
     """The rows, whose prompts are named by their contents if their ids restart in each step. Ids of
     a column that the user `named` are only doubted."""
     own = next((x.removeprefix(f"{OWN}ids ") for x in rows if x.startswith(f"{OWN}ids ")), None)
-    if own is None or set(map(type, rows["prompt"].tolist())) != {int}:
+    if own is None or set(map(type, rows["prompt"].cat.categories)) != {int}:
         return rows
-    ids_S = rows["prompt"].astype(float).groupby(rows["step"]).agg(["min", "max", "nunique"])
+    ids_R = pd.Series(numbers(rows["prompt"])[0], rows.index)
+    ids_S = ids_R.groupby(rows["step"]).agg(["min", "max", "nunique"])
     low = ids_S["min"].iloc[0]
     restarts = low in (0, 1) and (ids_S["min"] == low).all()
     if len(ids_S) < 2 or not restarts or (ids_S["max"] - low + 1 != ids_S["nunique"]).any():
@@ -79,13 +96,15 @@ def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFra
     contents = [name for name in rows if name.startswith(f"{OWN}content ")]
     for name in contents:
         other = name.removeprefix(f"{OWN}content ")
-        if 2 * (rows[name].groupby(rows["prompt"]).nunique() > 1).sum() <= ids_S["nunique"].max():
+        contents_P = rows[name].groupby(ids_R).nunique()
+        if 2 * (contents_P > 1).sum() <= ids_S["nunique"].max():
             continue
         if named:
             notes.doubt(f"{text}, with another {other!r}: pass prompt={other!r}", len(rows))
             return rows
         notes.doubt(f"{text}, with another {other!r}: prompts are named by {other!r}", len(rows))
-        return rows.assign(prompt=rows[name].where(rows[name].notna(), rows["prompt"]))
+        named_R = rows[name].where(rows[name].notna(), rows["prompt"].astype(object))
+        return rows.assign(prompt=by_code(named_R))
     if not contents and _PLACE.fullmatch(_plain(own)):
         notes.doubt(
             f"{text}: are these the same prompts? If not, name the column of prompts with prompt=",
@@ -98,12 +117,10 @@ def _plain(name: Any) -> str:
     return str(name).strip().lower().replace("-", "_")
 
 
-def doubt_rows(rows: pd.DataFrame, notes: Notes) -> None:
-    """Notes where the columns of `add_facts` contradict the groups that the rows make."""
-    keys = [name for name in ("step", "prompt", "group") if name in rows]
-    # by number: pandas cannot group by ids with lone surrogates
-    group_R = rows[keys].assign(prompt=pd.factorize(rows["prompt"])[0]).groupby(keys).ngroup()
-    size_R = group_R.map(group_R.value_counts())
+def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) -> None:
+    """Notes where the columns of `add_facts` contradict the groups of the rows."""
+    group_R = pd.Series(groups_R, rows.index)
+    size_R = pd.Series(np.bincount(groups_R)[groups_R], rows.index)
     for name in (name for name in rows if name.startswith(f"{OWN}size ")):
         said_R, column = rows[name], name.removeprefix(f"{OWN}size ")
         wrong_R = (said_R >= 1) & (size_R % said_R != 0)
@@ -123,14 +140,14 @@ def doubt_rows(rows: pd.DataFrame, notes: Notes) -> None:
             "group whose advantages do not sum to 0: either rollouts are missing "
             "(log_unique_prompts=True leaves them out), so that groups and shares are not the "
             "run's, or the baseline is not the group's mean (as with adaptive())",
-            (sums_G > most * group_R.value_counts().sort_index()).sum(),
+            (sums_G > most * np.bincount(groups_R)[sums_G.index]).sum(),
         )
     for name in (name for name in rows if name.startswith(f"{OWN}word ")):
         _doubt_words(rows[name], name.removeprefix(f"{OWN}word "), group_R, notes)
     if f"{OWN}completion" in rows:
-        many = rows[size_R > 1]
-        known = pd.DataFrame({"group": group_R, "text": rows[f"{OWN}completion"]}).loc[many.index]
-        reward_T = many["reward"].groupby([known["group"], known["text"]])
+        known = pd.DataFrame({"group": group_R, "text": rows[f"{OWN}completion"]})
+        known = known.assign(reward=rows["reward"])[size_R > 1].dropna(subset="text")
+        reward_T = known.groupby(["group", "text"])["reward"]
         notes.doubt(
             "response that has several rewards in its group: was one rollout scored several times? "
             "Keep one row of each rollout",

@@ -1,12 +1,17 @@
-"""Files of rows as frames (JSON lines, CSV, parquet, Arrow, tables of W&B), and the search for the
-one log of a folder."""
+"""Files of rows as frames, and the search for the one log of a folder.
 
+Arrow reads what it reads exactly: types are stated, never guessed. Python reads the blocks of JSON
+lines and the CSV files that Arrow refuses.
+"""
+
+import contextlib
 import csv
+import io
 import json
 import os
 import re
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +19,20 @@ import numpy as np
 import pandas as pd
 
 from budgetalloc.errors import InputError, imported
-from budgetalloc.logs.cells import listed
+from budgetalloc.logs.arrow_files import Held, Wanted, arrow_frames, check_names
+from budgetalloc.logs.cells import OWN
+from budgetalloc.logs.columns import Part, joined, objects, part_of, part_of_cells
 from budgetalloc.logs.records import (
+    BLOCK,
     BYTES_READ,
     FAULTS,
+    LARGEST,
     TORN,
     Notes,
+    Record,
+    blocks,
     check_no_pointer,
-    lines,
+    opened,
     parsed,
 )
 
@@ -30,35 +41,53 @@ _PACKED = (".gz", ".zst")
 # folders and files that hold no rollouts of training
 _LEFT_OUT = ("eval", "checkpoint-", "cache-", "annotations", ".")
 _DEEPEST = 5  # folders below the one that is searched
-_HEAD, _ROWS = 64, 65_536  # rows that tell the kind of a log, and rows that are parsed at once
+_HEAD = 64  # rows that tell the kind of a log
+_NONE = type(None)
+_NULLS = ("success", "decision")  # a ledger tells null from a missing key
 
 
-def frame_of(path: Path, notes: Notes, most: int | None = None) -> pd.DataFrame | None:
-    """The rows of a file, at least `most` or all, as they are written: cells are objects, or
-    floats. None for no table. Rows that cannot be read, and an early end, are noted."""
+def frames_of(files: Sequence[Path], notes: Notes, wanted: Wanted | None) -> Iterator[pd.DataFrame]:
+    """The rows of all files as few frames, with the file of each row."""
+    if files and files[0].suffix in (".parquet", ".arrow"):
+        yield from arrow_frames(files, notes, wanted)
+        return
+    for path in files:
+        frame = frame_of(path, notes, wanted=wanted)
+        if frame is not None:
+            yield frame.assign(**{OWN + "file": pd.Categorical([str(path)] * len(frame))})
+
+
+def frame_of(
+    path: Path, notes: Notes, most: int | None = None, wanted: Wanted | None = None
+) -> pd.DataFrame | None:
+    """The rows of a file, or the first of them. None for no table. Rows that cannot be read, and an
+    early end, are noted."""
+    if path.suffix in (".parquet", ".arrow"):
+        return next(arrow_frames([path], notes, wanted, most), None)
     check_no_pointer(path)
     if path.name.endswith(".table.json"):
         return _split(path.read_bytes(), notes)
-    if path.suffix in (".parquet", ".arrow"):
-        return _joined(_arrow(path, notes), most)
-    every = lines(path, notes)
-    head = list(islice(every, 20))
-    every = chain(head, every)
-    first = next((line for line in head if line.strip()), b"")
-    opening = first.strip(b"\xef\xbb\xbf \t\r\n")
+    every = blocks(path, notes)
+    start = next(every, b"")
+    every = chain([start], every)
+    head = [line for line in start.split(b"\n", 20)[:20] if line.strip()]
+    opening = head[0].strip(b"\xef\xbb\xbf \t\r\n") if head else b""
     if opening.startswith(b"["):
         return _json_list(every)
     records = parsed(head)[0]
     if opening == b"{" or (opening.startswith(b"{") and not records):  # one document in many lines
         text = b"".join(every)
         whole = parsed([text.strip(b"\xef\xbb\xbf \t\r\n")])[0]
-        every = iter([json.dumps(whole[0]).encode()] if whole else text.splitlines(True))
+        every = iter([json.dumps(whole[0]).encode()] if whole else [text])
         records = whole or records
     if len(records) == 1 and records[0].keys() >= {"columns", "data"}:
         return _split(b"".join(every), notes)
+    if most is not None:
+        every = iter([b"\n".join(next(every).split(b"\n", most)[:most])])
     if records:
-        return _joined(_records(every, notes, min(most or _ROWS, _ROWS)), most)
-    return _csv(every, notes, most)
+        return _records(every, records, notes)
+    frame = _csv_by_arrow(path, start, notes, wanted) if wanted is not None else None
+    return _csv(every, notes) if frame is None else frame
 
 
 def head_of(path: Path) -> pd.DataFrame | None:
@@ -71,56 +100,172 @@ def head_of(path: Path) -> pd.DataFrame | None:
         return None
 
 
-def dataset_frame(source: Any) -> pd.DataFrame:
-    """The rows of a `datasets.Dataset`, in memory or as a stream."""
-    names = getattr(source, "column_names", ())
-    if not hasattr(source, "column_names") or not hasattr(source, "with_format"):
-        raise InputError(
-            f"source is a {type(source).__name__}: give the path of a file or folder, or a "
-            "datasets.Dataset. A pandas frame is read by Ledger.of_frame.",
-            argument="source",
-        )
-    if isinstance(names, dict):
-        raise InputError(
-            f"source has the splits {listed(names)}: give one of them, as "
-            f"source[{next(iter(names), '')!r}].",
-            argument="source",
-        )
-    batches = source.with_format("arrow").iter(batch_size=_ROWS)
-    return _whole(map(_batch_frame, batches))
+def _records(every: Iterable[bytes], head: list[Record], notes: Notes) -> pd.DataFrame | None:
+    """The rows of blocks of JSON lines."""
+    types, rows = _types(head, {}), 0
+    parts: dict[str, list[Part]] = {name: [] for name in chain.from_iterable(head)}
+    for block in every:
+        found = _json_by_arrow(block, types) if types else None
+        if found is None:
+            records, broken = parsed(block.split(b"\n"))
+            notes.note("broken row", broken)
+            names = dict.fromkeys(chain.from_iterable(records))
+            found = {name: part_of_cells([x.get(name, np.nan) for x in records]) for name in names}
+            types, count = _types(records, types), len(records)
+        else:
+            count = max(x if isinstance(x, int) else len(x) for x in found.values())
+        for name in found:
+            parts.setdefault(name, [rows])
+        for name, held in parts.items():
+            held.append(found.get(name, count))
+        rows += count
+    columns = {name: joined(held) for name, held in parts.items()}
+    return pd.DataFrame(columns) if columns else None
 
 
-def _whole(parts: Iterator[pd.DataFrame]) -> pd.DataFrame:
-    held = list(parts)
-    return pd.concat(held, ignore_index=True) if len(held) > 1 else (held or [pd.DataFrame()])[0]
+def _types(records: list[Record], known: Mapping[str, type] | None) -> dict[str, type] | None:
+    """The type of each key; None if a key has several. A block with lists is left to Python."""
+    types = dict(known or {})
+    for key, value in chain.from_iterable(record.items() for record in records):
+        if isinstance(value, (list, dict)):
+            continue
+        kinds = {types.get(key, _NONE), type(value)} - {_NONE}
+        if known is None or not (len(kinds) < 2 or kinds == {int, float}):
+            return None
+        types[key] = float if len(kinds) > 1 else next(iter(kinds), _NONE)
+    return types
 
 
-def _joined(parts: Iterator[pd.DataFrame], most: int | None) -> pd.DataFrame | None:
-    frame = _whole(islice(parts, 1) if most else parts)
-    return frame if len(frame.columns) else None
-
-
-def _records(every: Iterator[bytes], notes: Notes, size: int) -> Iterator[pd.DataFrame]:
-    while held := list(islice(every, size)):
-        records, broken = parsed(held)
-        notes.note("broken row", broken)
-        yield pd.DataFrame(records, dtype=object)
-
-
-def _csv(every: Iterator[bytes], notes: Notes, most: int | None) -> pd.DataFrame | None:
-    csv.field_size_limit(1 << 30)  # a cell may be the text of a prompt
-    header = next(every, b"").decode("utf-8-sig", errors="replace").rstrip("\r\n")
-    separator = max(",;\t", key=header.count)
+def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] | None:
+    """The columns of a block of JSON lines; None if Python has to read it."""
+    pa, reader = (imported(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.json"))
+    arrow = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    arrow[_NONE] = pa.null()
+    schema = pa.schema([(name, arrow[kind]) for name, kind in types.items()])
+    parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    read = reader.ReadOptions(use_threads=False, block_size=2 * len(block) + 64)
     try:
+        table = reader.read_json(pa.BufferReader(block), read, parse)
+        table.validate(full=True)
+    except (pa.ArrowException, ValueError):
+        return None
+    nulls, said = sum(x.null_count for x in table.columns), block.count(b"null")
+    lines = sum(map(bool, map(bytes.strip, block.split(b"\n"))))
+    if table.num_rows != lines or (nulls and said not in (0, nulls)):
+        return None
+    found: dict[str, Part] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        values, kind = column.combine_chunks(), types[name]
+        if kind is float and np.nanmax(np.abs(part_of(values)), initial=0.0) >= LARGEST:
+            return None  # perhaps an integer that is no float
+        if values.null_count == lines and not said:
+            found[name] = lines
+        elif values.null_count and said and (name in _NULLS or kind is not float):
+            found[name] = objects(values.to_pylist())
+        elif values.null_count and kind not in (float, str, _NONE):
+            return None
+        else:
+            found[name] = part_of(values)
+    return found
+
+
+def _csv_by_arrow(path: Path, start: bytes, notes: Notes, wanted: Wanted) -> pd.DataFrame | None:
+    """The rows of a CSV file; None if Python has to read it."""
+    pa, reader = (imported(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.csv"))
+    names, separator = _header(start.split(b"\n", 1)[0])
+    broken: list[Any] = []
+
+    def skip(row: Any) -> str:
+        broken.append(row.number)
+        return "skip"
+
+    def batches(columns: Sequence[str]) -> Iterator[Any]:
+        places = [str(names.index(name)) for name in columns]
+        texts = dict.fromkeys(places, pa.dictionary(pa.int32(), pa.string()))
+        every = [str(at) for at in range(len(names))]
+        with contextlib.closing(_Unquoted(path)) as file:
+            yield from reader.open_csv(
+                pa.PythonFile(file, mode="r"),
+                reader.ReadOptions(
+                    use_threads=False, block_size=BLOCK, skip_rows=1, column_names=every
+                ),
+                reader.ParseOptions(
+                    delimiter=separator, newlines_in_values=True, invalid_row_handler=skip
+                ),
+                reader.ConvertOptions(include_columns=places, column_types=texts),
+            )
+
+    if not names:
+        return None
+    held = Held(pa.schema([(name, pa.string()) for name in names]), wanted)
+    try:
+        for batch in batches([held.response]) if held.response else ():
+            held.add_responses(batch.column(0).slice(0, held.sample))
+            if not held.sample:
+                break
+        broken.clear()
+        columns = [name for name in names if name in held.read]
+        for batch in batches(columns):
+            held.add(path, dict(zip(columns, batch.columns, strict=True)), len(batch))
+            for name in held.unread:
+                held.add_known(name, len(batch))
+    except (pa.ArrowException, EOFError, OSError, *FAULTS):
+        return None
+    frame = held.frame()
+    if frame is not None:
+        notes.note("broken row", len(broken))
+        frame.attrs["untyped"] = True  # an integer is text
+    return frame
+
+
+class _Unquoted(io.RawIOBase):
+    """The bytes of a file; raises `ValueError` at a carriage return that ends no line."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._stack = contextlib.ExitStack()
+        self._file, self._raw = self._stack.enter_context(opened(path))
+        self._moved, self._place = BYTES_READ.get() or (lambda more: None), 0
+        self._last = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._file.read(size)
+        self._moved(self._raw.tell() - self._place)
+        self._place = self._raw.tell()
+        text = self._last + data
+        if b"\r" in text and text.count(b"\r") - text.endswith(b"\r") != text.count(b"\r\n"):
+            raise ValueError("a carriage return within a line")
+        self._last = text[-1:]
+        return data
+
+    def close(self) -> None:
+        self._stack.close()
+        super().close()
+
+
+def _header(line: bytes) -> tuple[list[str], str]:
+    """The names of a CSV file's columns, none if it has none, and what separates them."""
+    header = line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+    separator = max(",;\t", key=header.count)
+    names: list[str] = []
+    with contextlib.suppress(csv.Error):
         names = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
-    except csv.Error:
+    return ([] if "\0" in header else names), separator
+
+
+def _csv(every: Iterator[bytes], notes: Notes) -> pd.DataFrame | None:
+    csv.field_size_limit(1 << 30)  # a cell may be the text of a prompt
+    lines = (line for block in every for line in io.BytesIO(block))
+    names, separator = _header(next(lines, b""))
+    if not names:
         return None
-    if not names or "\0" in header:
-        return None
-    _check_names(names)
-    reader = csv.reader((x.decode("utf-8", errors="replace") for x in every), delimiter=separator)
+    check_names(names)
+    reader = csv.reader((x.decode("utf-8", errors="replace") for x in lines), delimiter=separator)
     rows: list[list[str]] = []
-    while most is None or len(rows) < most:
+    while True:
         try:
             row = next(reader)
         except StopIteration:
@@ -159,71 +304,6 @@ def _split(text: bytes, notes: Notes) -> pd.DataFrame | None:
     except FAULTS:
         notes[TORN[1]] += 1
         return None
-
-
-def _arrow(path: Path, notes: Notes) -> Iterator[pd.DataFrame]:
-    pa = imported("pyarrow", "Reading parquet and Arrow files", "logs")
-    parquet = imported("pyarrow.parquet", "Reading parquet and Arrow files", "logs")
-    try:
-        with pa.OSFile(str(path)) as source:
-            packed = path.suffix == ".parquet"
-            batches = parquet.ParquetFile(source).iter_batches() if packed else _ipc(pa, source)
-            for batch in batches:
-                # the offsets of a damaged batch may point anywhere in memory
-                batch.validate(full=True)
-                yield _batch_frame(batch)
-        if moved := BYTES_READ.get():
-            moved(path.stat().st_size)
-    except InputError:
-        raise
-    except (OSError, pa.ArrowException, MemoryError, *FAULTS):
-        notes[TORN[1]] += 1
-
-
-def _ipc(pa: Any, source: Any) -> Iterator[Any]:
-    """The batches of the stream format, which `datasets` writes, or of the file format."""
-    try:
-        every = pa.ipc.open_stream(source)
-    except pa.ArrowInvalid:
-        source.seek(0)
-        file = pa.ipc.open_file(source)
-        every = map(file.get_batch, range(file.num_record_batches))
-    yield from every
-
-
-def _batch_frame(batch: Any) -> pd.DataFrame:
-    """A batch or a table of Arrow. Integers and texts stay exact."""
-    names = batch.schema.names
-    _check_names(names)
-    return pd.DataFrame({name: _column(batch.column(at)) for at, name in enumerate(names)})
-
-
-def _column(values: Any) -> Any:
-    if str(values.type) in ("float", "double"):
-        return np.array(values.to_pandas(), dtype=np.float64)
-    cells = values.to_pylist()
-    if "extension<arrow.json>" in str(values.type):
-        cells = [_decoded(cell, values.type) for cell in cells]
-    return pd.Series(cells, dtype=object)
-
-
-def _decoded(cell: Any, kind: Any) -> Any:
-    """A cell in which the JSON text of `datasets`' type Json, at any depth, is the value itself."""
-    if str(kind) == "extension<arrow.json>":
-        return json.loads(cell) if isinstance(cell, str) else cell
-    if isinstance(cell, list):
-        return [_decoded(x, kind.value_type) for x in cell]
-    if isinstance(cell, dict):
-        return {name: _decoded(x, kind.field(name).type) for name, x in cell.items()}
-    return cell
-
-
-def _check_names(names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(
-                f"The log has the column {name!r} twice, in {listed(names)}: rename one of them."
-            )
 
 
 def candidates(path: Path) -> list[list[Path]]:

@@ -23,7 +23,7 @@ from budgetalloc.beliefs.ids import text_id
 from budgetalloc.beliefs.rewards import check_range, to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
-from budgetalloc.logs.cells import OWN, Asked, numbers, records
+from budgetalloc.logs.cells import OWN, Asked, numbers, of_type, records, replaced
 from budgetalloc.logs.records import FAULTS, Notes, Record, as_id, as_integer
 from budgetalloc.logs.table import columns_of
 
@@ -91,11 +91,10 @@ def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Mad
     notes.note("row voided by a resume", (void_R & (limit_R > start)).sum())
     table = frame.drop(columns=[*_MARKS, "count", "id"]).assign(prompt_id=frame["id"])
     table[OWN + "size"], _ = numbers(frame["count"])  # of the rollout's group
-    # a row without a length, or whose step is a flag, is broken
-    table["length"] = frame["length"].where(frame["length"].notna(), "none")
-    table["step"] = frame["step"].where(~frame["step"].map(type).isin([bool]), "none")
+    # a row whose step is a flag, or without a length, is broken
+    table["step"] = replaced(frame["step"], of_type(frame["step"], bool), "none")
     if "decision" in frame:
-        table["step"] = frame["decision"].where(_has(frame["decision"]), table["step"])
+        table["step"] = replaced(frame["decision"], ~_has(frame["decision"]), table["step"])
         table = table.drop(columns="decision")
         if (numbers(table["step"])[0] != step_R)[~mark_R].any():
             table["trainer_step"] = step_R.to_numpy()
@@ -107,9 +106,10 @@ def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Mad
         mapped_R = np.clip(to_unit(reward_R, (low_R, high_R)), 0.0, 1.0)
         mapped_R = np.where(np.isnan(low_R), to_unit(reward_R, (0.0, 1.0)), mapped_R)
         own = frame.get("success", pd.Series(np.nan, frame.index))
-        table["success"] = own.where(_has(own), pd.Series(mapped_R, frame.index))
+        table["success"] = replaced(own, ~_has(own), pd.Series(mapped_R, frame.index))
         asked = replace(asked, success="success")
     table = table[~(mark_R | void_R).to_numpy()]
+    table["length"] = replaced(table["length"], table["length"].isna(), "none")
     table.attrs["reward_range"] = tuple(known.iloc[-1].tolist()) if len(known) else None
     table.attrs["domains"] = _domains(frame[sums_R & ~(step_R >= limit_R)])
     return table, replace(asked, prompt="prompt_id", reward="reward", step=None, length=None)
@@ -141,7 +141,7 @@ def _marks(cells: pd.Series, read: Callable[[Any], Any], none: Any) -> list[Any]
 
 def _has(cells: pd.Series) -> pd.Series:
     """Which records have the key: a missing key is NaN, and null is None."""
-    return cells.notna() | cells.map(type).isin([type(None)])
+    return cells.notna() | (of_type(cells, type(None)) & (cells.dtype == object))
 
 
 def _verl(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:

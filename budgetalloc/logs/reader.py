@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,23 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
+from budgetalloc.logs.arrow_files import dataset_frame
 from budgetalloc.logs.cells import OWN, Asked, listed
+from budgetalloc.logs.columns import by_code
 from budgetalloc.logs.facts import doubt_rows, with_prompts
-from budgetalloc.logs.files import candidates, dataset_frame, frame_of, head_of
+from budgetalloc.logs.files import candidates, frames_of, head_of
 from budgetalloc.logs.kinds import TABLES, kind_of
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
 from budgetalloc.logs.records import Notes
-from budgetalloc.logs.table import RENAME, doubt_rewards, rollouts, with_groups, with_steps
+from budgetalloc.logs.table import (
+    RENAME,
+    doubt_rewards,
+    groups_of,
+    rollouts,
+    wanted,
+    with_groups,
+    with_steps,
+)
 
 _SERIES = ("trl", "verl", "prime-rl", "tinker")  # files that differ by a number are one log
 
@@ -39,10 +50,12 @@ def read(source: Any, asked: Asked, notes: Notes) -> tuple[Log, pd.DataFrame, di
     rollouts in ascending steps, and the texts of prompts. Notes what was left out or assumed."""
     if not isinstance(source, (str, os.PathLike)):
         log = Log("table")
-        return log, *_rollouts(log, [(Path("dataset"), dataset_frame(source))], asked, notes)
+        frame = dataset_frame(source, partial(wanted, asked))
+        return log, *_rollouts(log, [frame], asked, notes)
     try:
         log = _find(Path(source), asked)
-        frames = ((file, frame_of(file, notes)) for file in log.files)
+        some = partial(wanted, asked, numbers=log.kind == "trl")
+        frames = frames_of(log.files, notes, some if log.kind in ("trl", "table") else None)
         rows, texts = _rollouts(log, frames, asked, notes)
     except OSError as error:
         raise InputError(
@@ -54,27 +67,29 @@ def read(source: Any, asked: Asked, notes: Notes) -> tuple[Log, pd.DataFrame, di
 
 
 def _rollouts(
-    log: Log, frames: Iterable[tuple[Path, pd.DataFrame | None]], asked: Asked, notes: Notes
+    log: Log, frames: Iterable[pd.DataFrame], asked: Asked, notes: Notes
 ) -> tuple[pd.DataFrame, dict[Id, str]]:
     held, start, texts = [], 0, dict[Id, str]()
     attrs: dict[Hashable, Any] = {}
-    for file, frame in frames:
-        if frame is None:
-            continue
+    for frame in frames:
         frame.index = pd.RangeIndex(start, start + len(frame))
         start += len(frame)
+        file = Path(next(iter(frame[OWN + "file"].cat.categories), "dataset"))
+        if log.kind != "trl":
+            frame = frame.drop(columns=OWN + "file")
         table, named = TABLES[log.kind](frame, asked, file, notes)
         attrs = table.attrs
         rows = rollouts(table, named, file, notes)
         if "text" in rows:
-            new = rows[["prompt", "text"]].drop_duplicates("prompt").dropna()
+            new = rows[["prompt", "text"]].drop_duplicates("prompt").dropna().astype(object)
             found = new["text"].map(lambda text: prompt_text(text)[:LONGEST])
             texts = dict(zip(new["prompt"], found, strict=True)) | texts
         held.append(rows.drop(columns="text", errors="ignore"))
     held = [rows for rows in held if len(rows)]
     if not held:
         return pd.DataFrame({"step": [], "prompt": [], "reward": []}), texts
-    rows = with_steps(pd.concat(held), notes)
+    rows = pd.concat(held)
+    rows = with_steps(rows.assign(prompt=by_code(rows["prompt"])), notes)
     if log.kind != "ledger":
         rows = with_prompts(rows, notes, named=asked.prompt is not None)
     if log.kind == "table":
@@ -85,7 +100,7 @@ def _rollouts(
         rows = with_groups(rows, rows[OWN + "size"])
     else:
         facts = Notes()
-        doubt_rows(rows, facts)
+        doubt_rows(rows, groups_of(rows), facts)
         notes.update(facts)
         notes.doubts[:0] = facts.doubts  # a contradiction comes before what was assumed
     rows.attrs.update(attrs)
@@ -177,7 +192,11 @@ def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
         "Give the file or folder that the trainer wrote its rollouts to, such as the folder "
         "'completions' of TRL (log_completions=True)."
     )
-    if head is not None and len(head) == 1 and head.iloc[0].map(type).isin([list, dict]).any():
+    if (
+        head is not None
+        and len(head) == 1
+        and any(isinstance(x, (list, dict)) for x in head.iloc[0])
+    ):
         advice = (
             f"{file.name} is one JSON document with the keys {listed(head.columns)}, and has no "
             "rows: write a line of JSON for each rollout, with its prompt and reward."

@@ -1,5 +1,6 @@
 """JSON records, and the single values that logs hold. Nothing here needs pandas."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -7,7 +8,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ LOST = ("broken row", "row without a prompt")
 TORN = ("file that ends early", "file that cannot be read to its end")
 """Notes about files of which an unknown part was left out."""
 _LFS = b"version https://git-lfs.github.com"
+BLOCK = 1 << 20
+"""Bytes of a text file that are read at once."""
 _NAMED = 20  # unused columns in the notes
 
 
@@ -81,8 +83,9 @@ def check_no_pointer(path: Path) -> None:
             )
 
 
-def lines(path: Path, notes: Notes) -> Iterator[bytes]:
-    """The lines of a file, plain, gzip or zstd. A truncated file is read as far as possible.
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The bytes of a file, plain, gzip or zstd, and the file as it is.
 
     Raises:
         InputError: the file is a pointer of Git LFS.
@@ -92,33 +95,40 @@ def lines(path: Path, notes: Notes) -> Iterator[bytes]:
     with path.open("rb") as raw:
         start = raw.read(4)
         raw.seek(0)
-        file: Any = raw
         if start[:2] == b"\x1f\x8b":
-            file = gzip.GzipFile(fileobj=raw)
+            yield gzip.GzipFile(fileobj=raw), raw
         elif start[:4] == b"\x28\xb5\x2f\xfd":
             arrow = imported("pyarrow", "Reading files compressed with zstd", "logs")
-            file = io.BufferedReader(arrow.CompressedInputStream(raw, "zstd"))
+            yield io.BufferedReader(arrow.CompressedInputStream(raw, "zstd")), raw
+        else:
+            yield raw, raw
+
+
+def blocks(path: Path, notes: Notes) -> Iterator[bytes]:
+    """The bytes of a file, in blocks of whole lines. A truncated file is read as far as
+    possible."""
+    held, size, place = list[bytes](), 0, 0
+    moved = BYTES_READ.get() or (lambda more: None)
+    with opened(path) as (file, raw):
         try:
-            yield from file if (moved := BYTES_READ.get()) is None else _counted(file, raw, moved)
+            while data := file.read1(BLOCK):
+                moved(raw.tell() - place)
+                place = raw.tell()
+                held.append(data)
+                size += len(data)
+                if size >= BLOCK and (end := data.rfind(b"\n") + 1):
+                    yield b"".join([*held[:-1], data[:end]])
+                    held, size = [data[end:]], len(data) - end
         except (OSError, EOFError, zlib.error):
             notes[TORN[0]] += 1
-
-
-def _counted(file: Any, raw: Any, moved: Callable[[int], None]) -> Iterator[bytes]:
-    """The lines of a file. Calls `moved` at times with the bytes that were read since it was last
-    called, of the packed file if it is packed."""
-    place = 0
-    for at, line in enumerate(file):
-        if at % 1024 == 1023:
-            moved(raw.tell() - place)
-            place = raw.tell()
-        yield line
-    moved(raw.tell() - place)
+    if any(held):
+        yield b"".join(held)
 
 
 def first(path: Path, count: int = 20) -> list[Record]:
     """The records in the first lines of a file; none if it does not hold JSON lines."""
-    return parsed(list(islice(lines(path, Notes()), count)))[0] if path.is_file() else []
+    start = next(blocks(path, Notes()), b"") if path.is_file() else b""
+    return parsed(start.split(b"\n", count)[:count])[0]
 
 
 def parsed(lines: list[bytes]) -> tuple[list[Record], int]:

@@ -11,11 +11,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.rewards import LARGEST_REWARD
 from budgetalloc.errors import InputError, shown
-from budgetalloc.logs.cells import OWN, Asked, known_id, listed, numbers, there, weighted
-from budgetalloc.logs.facts import add_contents, add_facts
+from budgetalloc.logs import facts
+from budgetalloc.logs.cells import (
+    OWN,
+    Asked,
+    distinct,
+    each,
+    known_id,
+    listed,
+    numbers,
+    of_type,
+    there,
+    types,
+    weighted,
+)
+from budgetalloc.logs.columns import objects
 from budgetalloc.logs.records import FAULTS, LARGEST, NO_STEPS, Notes
 
 # The names of each column, the preferred one first. Case does not matter, nor "-" for "_".
@@ -46,7 +60,7 @@ _LENGTH = [
     "num_tokens",
 ]
 _WIDE = re.compile(r"(reward|score)s?_?\d+")
-_INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
+_INTEGER = re.compile(r"0|-?[1-9]\d{0,299}")  # as JSON writes it
 _ENOUGH = 8  # rows that allow an inference
 _MOST = 100_000  # rollouts of a row
 _SOME = 64  # rows that tell what a column holds
@@ -83,6 +97,29 @@ def _plain(name: Any) -> str:
     return str(name).strip().lower().replace("-", "_").replace(" ", "_")
 
 
+def wanted(
+    asked: Asked, columns: Mapping[str, bool], *, numbers: bool = False
+) -> tuple[set[str], str | None]:
+    """The columns of a table that are read, and the one that holds responses. `columns` says which
+    hold numbers; with `numbers`, all of those are read."""
+    known = {*_STEP, *_ID, *_NUMBERED, *_TEXT, *_SUCCESSES, *_ROLLOUTS, *_REWARD, *_REWARDS}
+    known |= {*_LENGTH, "predicted", "cost", "trainer_step", "domain"}
+    ids = [number for name, number in columns.items() if _plain(name) in (*_ID, *_NUMBERED)]
+    ids += [columns[name] for name in asked.prompts if name in columns]
+    read = {
+        name
+        for name, number in columns.items()
+        if name in asked.names
+        or _plain(name) in known
+        or _WIDE.fullmatch(_plain(name))
+        or facts.wanted(name, ids_are_numbers=any(ids))
+        or (numbers and number)
+    }
+    responses = [name for name in columns if facts.is_response(name) and name not in read]
+    response = "completion" if "completion" in responses else next(iter(responses), None)
+    return read, response
+
+
 def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     """The columns of a table; None where it has no prompts or no rewards.
 
@@ -104,8 +141,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     ids = several(_ID) or several(_TEXT) or several(_NUMBERED)
     hashed = asked.prompt is None and not several(_ID) and one(_TEXT) is not None
     if asked.prompt is not None:
-        whole = asked.prompt in frame.columns
-        ids = (asked.prompt,) if whole else tuple(x.strip() for x in asked.prompt.split(","))
+        ids = (asked.prompt,) if asked.prompt in frame.columns else asked.prompts[1:]
     weights = dict(asked.reward) if isinstance(asked.reward, Mapping) else {}
     named = weights or ({asked.reward: 1.0} if isinstance(asked.reward, str) else {})
     for argument, names in (("prompt", ids), ("reward", named)):
@@ -132,7 +168,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     columns = Columns(ids, one(_TEXT), hashed, rewards, counts, found, grouped)
     if len(rewards) == 1 and not weights and not _in_lists(frame, columns):
         ((name, _),) = rewards.items()
-        kinds = set(map(type, frame[name].tolist()))
+        kinds = types(frame[name])
         grouped = list in kinds or (_plain(name) in _REWARDS and str in kinds)
         columns = replace(columns, grouped=grouped)
     return columns
@@ -141,7 +177,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
 def _counts(cells: pd.Series) -> bool:
     """Whether a column may hold counts, and not a list or a text for each row."""
     some = cells.head(_SOME)
-    lists = some.map(type).isin([list, dict]).any()
+    lists = of_type(some, list, dict).any()
     return not lists and not (len(some) > 0 and numbers(some)[1].all())
 
 
@@ -174,13 +210,13 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
         frame = frame.explode(lists, ignore_index=True)
     own = frame.filter(regex=f"^{OWN}")
     if not columns.grouped:
-        own = own.join(add_facts(frame, columns.used))
+        own = own.join(facts.add_facts(frame, columns.used))
     if len(columns.ids) == 1 and not columns.hashed:
-        own = own.join(add_contents(frame, columns.ids[0]))
+        own = own.join(facts.add_contents(frame, columns.ids[0]))
     lengths = None  # a list of each group
     out, odd_R = pd.DataFrame(index=frame.index), np.zeros(len(frame), dtype=bool)
     for key, name in columns.others.items():
-        if key == "length" and columns.grouped and frame[name].map(type).isin([list]).all():
+        if key == "length" and columns.grouped and of_type(frame[name], list).all():
             lengths = frame[name]
             continue
         out[key], bad_R = _checked(frame, key, name)
@@ -199,8 +235,8 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     out = out.join(scores.add_prefix(SCORE)).join(own)
     if columns.grouped:
         odd_R |= out["reward"].isna().to_numpy()
-    codes_R, names = pd.factorize(_ids(frame, columns, untyped))  # equal ids become one object
-    out["prompt"] = pd.Series(np.array([*names, None], dtype=object)[codes_R], out.index, object)
+    codes_R, names = _ids(frame, columns, untyped)
+    out["prompt"] = pd.Categorical.from_codes(codes_R, names)
     if columns.text is not None:
         out["text"] = frame[columns.text]
     if "domain" in frame:
@@ -221,7 +257,7 @@ def doubt_rewards(rows: pd.DataFrame, notes: Notes) -> None:
     """Notes rewards that may be counts: whole numbers above 1, one for each prompt of a step."""
     known = rows["reward"].dropna()
     whole = (known % 1 == 0).all() and (known >= 0).all() and known.max() > 1
-    several = rows["grouped"].any() or rows.duplicated(["step", "prompt"]).any()
+    several = rows["grouped"].any() or (np.bincount(groups_of(rows)) > 1).any()
     if len(known) >= _ENOUGH and whole and not several:
         names = [name.removeprefix(SCORE) for name in rows if name.startswith(SCORE)]
         notes.doubt(
@@ -252,21 +288,34 @@ def with_steps(rows: pd.DataFrame, notes: Notes) -> pd.DataFrame:
         notes.doubt(NO_STEPS)
         return rows.assign(step=0.0)
     notes["no column of steps: the rows of a prompt are taken as its visits"] = 1
-    first = rows["prompt"][~rows.index.duplicated()]
+    first = rows["prompt"].cat.codes[~rows.index.duplicated()]
     return rows.assign(step=first.groupby(first).cumcount().reindex(rows.index).astype(float))
+
+
+def groups_of(rows: pd.DataFrame) -> NDArray[np.int64]:
+    """For each rollout the number of its group, in order of first appearance.
+
+    >>> prompts = pd.Categorical(["a", "b", "a"])
+    >>> groups_of(pd.DataFrame({"step": [4.0, 4.0, 5.0], "prompt": prompts}))
+    array([0, 1, 2])
+    """
+    at_R = rows["prompt"].cat.codes.to_numpy().astype(np.int64)
+    for name in ("step", *(["group"] if "group" in rows else [])):
+        other_R, found = pd.factorize(rows[name])
+        at_R = at_R * len(found) + other_R
+    return np.asarray(pd.factorize(at_R)[0])
 
 
 def with_groups(rows: pd.DataFrame, size_R: pd.Series | int) -> pd.DataFrame:
     """The rollouts with the number of their group among those of their prompt in the step, if a
     prompt has several: so many rollouts, in the log's order, are a group.
 
-    >>> rows = pd.DataFrame({"step": 0, "prompt": ["a", "a", "b", "b", "a", "a"]})
+    >>> prompts = pd.Categorical(["a", "a", "b", "b", "a", "a"])
+    >>> rows = pd.DataFrame({"step": 0, "prompt": prompts})
     >>> with_groups(rows, 2)["group"].tolist()
     [0, 0, 0, 0, 1, 1]
     """
-    # by number: pandas cannot group by ids with lone surrogates
-    prompt_R = pd.factorize(rows["prompt"])[0]
-    at_R = rows.groupby([rows["step"], prompt_R], sort=False).cumcount()
+    at_R = rows.groupby(groups_of(rows), sort=False).cumcount()
     group_R = (at_R // np.maximum(size_R, 1)).fillna(0).astype(np.int64)
     return rows.assign(group=group_R) if group_R.any() else rows
 
@@ -322,32 +371,37 @@ def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> C
 
 def _in_lists(frame: pd.DataFrame, columns: Columns) -> list[str]:
     """The columns of lists, if the prompt and the rewards of each row are lists of one length."""
-    if not columns.rewards or not frame[columns.ids[0]].map(type).isin([list]).all():
+    if not columns.rewards or not of_type(frame[columns.ids[0]], list).all():
         return []
     own = frame[columns.ids[0]].map(len)
 
     def fits(name: str) -> bool:
         cells = frame[name]
-        return bool(cells.map(lambda x: len(x) if isinstance(x, list) else -1).equals(own))
+        lists = of_type(cells, list).all()
+        return bool(lists and cells.map(len).equals(own))
 
     return list(filter(fits, frame.columns)) if all(map(fits, columns.rewards)) else []
 
 
-def _ids(frame: pd.DataFrame, columns: Columns, untyped: bool) -> Any:
-    """The prompt of each row, None for none. Several columns are joined by a slash, as in
-    "aime24/7"."""
+def _ids(
+    frame: pd.DataFrame, columns: Columns, untyped: bool
+) -> tuple[NDArray[np.int64], pd.Index]:
+    """The prompt of each row as a place among the distinct ids, -1 for none. Several columns are
+    joined by a slash, as in "aime24/7"."""
 
     def known(cell: Any) -> Any:
         if untyped and isinstance(cell, str) and _INTEGER.fullmatch(cell) and not columns.hashed:
             return int(cell)  # in a CSV an integer is text
         return known_id(cell, is_text=columns.hashed)
 
-    rows = zip(*(map(known, frame[name].tolist()) for name in columns.ids), strict=True)
     if len(columns.ids) == 1:
-        return pd.Series([name for (name,) in rows], dtype=object)
-    return pd.Series(
-        [None if None in row else "/".join(map(str, row)) for row in rows], dtype=object
-    )
+        at_R, cells = distinct(frame[columns.ids[0]])
+        place, names = pd.factorize(objects([*map(known, cells), None]))
+        return place[at_R], pd.Index(names, dtype=object)
+    rows = zip(*(each(frame[name], known) for name in columns.ids), strict=True)
+    joined = [None if None in row else "/".join(map(str, row)) for row in rows]
+    place, names = pd.factorize(objects(joined))
+    return place, pd.Index(names, dtype=object)
 
 
 def _cells(frame: pd.DataFrame, columns: Columns) -> list[Any]:
@@ -391,7 +445,7 @@ def _expanded(out: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     none = out["reward"].map(len) == 0
     notes.note("row of no rollouts", none.sum())
     if "step" in out:
-        again = out.duplicated(["step", "prompt"]).sum()
+        again = len(out) - len(np.unique(groups_of(out)))
         notes.doubt(
             "second row of a prompt in one step: do several columns together name a prompt?", again
         )

@@ -1,0 +1,242 @@
+"""Parquet and Arrow files, and `datasets`, as frames. Only columns that are needed are read."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from budgetalloc.errors import InputError, imported
+from budgetalloc.logs.cells import OWN, each, listed
+from budgetalloc.logs.columns import Part, joined, part_of, stated
+from budgetalloc.logs.records import BYTES_READ, FAULTS, TORN, Notes, check_no_pointer
+
+ROWS = 65_536  # rows that are read at once
+_TEXTS = ("string", "large_string")
+_SAMPLE = 8_192  # rows whose responses are read
+_SMALL = 4_096  # rows of a file for which a second look at its footer does not pay
+_BUFFER = 1 << 20  # bytes of a column that are read at once
+
+Wanted = Callable[[Mapping[str, bool]], tuple[set[str], str | None]]
+"""From the names of columns, and whether they hold numbers, to those that are read, and the one
+that holds responses."""
+
+
+class Held:
+    """The columns of files with one schema, while they are read. Of a column that is not wanted,
+    only the number of its cells is known. Responses are read of the first rows only."""
+
+    def __init__(self, schema: Any, wanted: Wanted | None) -> None:
+        check_names(schema.names)
+        self.schema = schema
+        self.read, self.response = set(schema.names), None
+        if wanted is not None:
+            self.read, self.response = wanted({x.name: _is_number(x.type) for x in schema})
+        if self.response and str(schema.field(self.response).type).startswith("list<item: string"):
+            self.read.add(self.response)  # a response for each entry of a row
+            self.response = None
+        self.sizes: dict[str, int] = {}
+        self._parts: dict[str, list[Part]] = {name: [] for name in schema.names}
+        self._known: Counter[str] = Counter()
+        self._responses: list[NDArray[np.int64]] = []
+        self._sampled, self._most = 0, _SAMPLE
+
+    @property
+    def unread(self) -> list[str]:
+        """The columns of which only the number of cells is needed."""
+        return [name for name in self.schema.names if name not in self.read]
+
+    @property
+    def sample(self) -> int:
+        """The rows whose responses are still wanted."""
+        return 0 if self.response is None else max(_SAMPLE - self._sampled, 0)
+
+    def add(self, path: Path, columns: Mapping[str, Any], rows: int) -> None:
+        """Adds a batch: the columns that are read."""
+        for name in self.read:
+            # the offsets of a damaged batch may point anywhere in memory
+            columns[name].validate(full=True)
+        parts = {name: part_of(columns[name]) for name in self.read}
+        for name, part in parts.items():
+            self._parts[name].append(part)
+        self.sizes[str(path)] = self.sizes.get(str(path), 0) + rows
+
+    def add_known(self, name: str, cells: int) -> None:
+        """Adds cells of a column that is not read."""
+        self._known[name] += 0 if str(self.schema.field(name).type) == "null" else cells
+
+    def add_responses(self, values: Any) -> None:
+        """Adds the responses of the first rows of a file."""
+        values.validate(full=True)
+        cells = pd.Series(joined([part_of(values)]))
+        self._responses.append(each(cells, lambda cell: hash(str(cell))).astype(np.int64))
+        self._sampled += len(values)
+
+    def end_responses(self) -> None:
+        """Keeps the responses of the rows that were read, and no later ones."""
+        self._sampled = _SAMPLE
+        self._most = min(self._most, sum(self.sizes.values()))
+
+    def frame(self) -> pd.DataFrame | None:
+        """The rows; None if there are no columns or nothing was read."""
+        rows = sum(self.sizes.values())
+        if not self.sizes or not self.schema.names:
+            return None
+        columns = {
+            name: joined(self._parts.pop(name))
+            if name in self.read
+            else stated(rows, self._known[name])
+            for name in self.schema.names
+        }
+        places = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
+        columns[OWN + "file"] = pd.Categorical.from_codes(places, list(self.sizes))
+        if self._responses:
+            codes = pd.factorize(np.concatenate(self._responses))[0][: min(rows, self._most)]
+            columns[OWN + "completion"] = np.append(codes, np.full(rows - len(codes), np.nan))
+        return pd.DataFrame(columns)
+
+
+def _is_number(kind: Any) -> bool:
+    text = str(kind).removeprefix("dictionary<values=")
+    return text.startswith(("int", "uint", "float", "double", "halffloat", "null"))
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises `InputError` if a name comes twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(
+                f"The log has the column {name!r} twice, in {listed(names)}: rename one of them."
+            )
+
+
+def arrow_frames(
+    files: Sequence[Path], notes: Notes, wanted: Wanted | None = None, most: int | None = None
+) -> Iterator[pd.DataFrame]:
+    """The rows of all files, or the first of each: a frame for consecutive files with one
+    schema."""
+    pa = imported("pyarrow", "Reading parquet and Arrow files", "logs")
+    held: Held | None = None
+    done: list[Held] = []
+    for path in files:
+        check_no_pointer(path)
+        try:
+            with pa.OSFile(str(path)) as source:
+                reader = _Parquet(source) if path.suffix == ".parquet" else _Ipc(source)
+                if held is None or not held.schema.equals(reader.schema):
+                    done += [held] if held else []
+                    held = Held(reader.schema, wanted)
+                reader.read(path, held, most)
+            if moved := BYTES_READ.get():
+                moved(path.stat().st_size)
+        except InputError:
+            raise
+        except (OSError, pa.ArrowException, MemoryError, *FAULTS):
+            notes[TORN[1]] += 1
+            if held is not None:
+                held.end_responses()
+    done += [held] if held else []
+    yield from (frame for held in done if (frame := held.frame()) is not None)
+
+
+class _Parquet:
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._library = imported("pyarrow.parquet", "Reading parquet and Arrow files", "logs")
+        self._file = self._opened()
+        self._meta, self.schema = self._file.metadata, self._file.schema_arrow
+
+    def _opened(self, **options: Any) -> Any:
+        options |= {"pre_buffer": False, "buffer_size": _BUFFER}
+        return self._library.ParquetFile(self._source, **options)
+
+    def read(self, path: Path, held: Held, most: int | None) -> None:
+        names = [name for name in self.schema.names if name in held.read]
+        if held.sample and not most:
+            for batch in self._file.iter_batches(
+                _SAMPLE // 8, columns=[held.response], use_threads=False
+            ):
+                held.add_responses(batch.column(0).slice(0, held.sample))
+                if not held.sample:
+                    break
+        file = self._file
+        if self._meta.num_rows > _SMALL and not most:  # texts are read as codes
+            texts = [x for x in names if str(self.schema.field(x).type) in _TEXTS]
+            file = self._opened(metadata=self._meta, read_dictionary=texts)
+        for batch in file.iter_batches(most or ROWS, columns=names, use_threads=False):
+            held.add(path, {name: batch.column(name) for name in names}, len(batch))
+            if most:
+                break
+        for name in held.unread:
+            held.add_known(name, self._cells(name))
+
+    def _cells(self, name: str) -> int:
+        """How many rows have a value."""
+        at, meta = [x.split(".")[0] for x in self._paths()].index(name), self._meta
+        nulls = 0
+        for group in range(meta.num_row_groups):
+            column = meta.row_group(group).column(at)
+            known = column.is_stats_set and column.statistics.has_null_count
+            nulls += column.statistics.null_count if known else 0
+        return max(int(meta.num_rows) - nulls, 0)
+
+    def _paths(self) -> list[str]:
+        return [self._meta.schema.column(at).path for at in range(self._meta.num_columns)]
+
+
+class _Ipc:
+    """The stream format, which `datasets` writes, or the file format."""
+
+    def __init__(self, source: Any) -> None:
+        pa = imported("pyarrow", "Reading parquet and Arrow files", "logs")
+        try:
+            self._batches = pa.ipc.open_stream(source)
+            self.schema = self._batches.schema
+        except pa.ArrowInvalid:
+            source.seek(0)
+            file = pa.ipc.open_file(source)
+            self.schema = file.schema
+            self._batches = map(file.get_batch, range(file.num_record_batches))
+
+    def read(self, path: Path, held: Held, most: int | None) -> None:
+        for batch in self._batches:
+            add_batch(path, held, batch.slice(0, most))
+            if most:
+                break
+
+
+def add_batch(path: Path, held: Held, batch: Any) -> None:
+    """Adds a whole batch to what is held."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if held.sample:
+        held.add_responses(columns[held.response].slice(0, held.sample))
+    held.add(path, columns, len(batch))
+    for name in held.unread:
+        held.add_known(name, len(batch) - columns[name].null_count)
+
+
+def dataset_frame(source: Any, wanted: Wanted) -> pd.DataFrame:
+    """The rows of a `datasets.Dataset`, in memory or as a stream."""
+    names = getattr(source, "column_names", ())
+    if not hasattr(source, "column_names") or not hasattr(source, "with_format"):
+        raise InputError(
+            f"source is a {type(source).__name__}: give the path of a file or folder, or a "
+            "datasets.Dataset. A pandas frame is read by Ledger.of_frame.",
+            argument="source",
+        )
+    if isinstance(names, dict):
+        raise InputError(
+            f"source has the splits {listed(names)}: give one of them, as "
+            f"source[{next(iter(names), '')!r}].",
+            argument="source",
+        )
+    held, path = None, Path("dataset")
+    for table in source.with_format("arrow").iter(batch_size=ROWS):
+        held = held or Held(table.schema, wanted)
+        for batch in table.to_batches():
+            add_batch(path, held, batch)
+    frame = None if held is None else held.frame()
+    return pd.DataFrame() if frame is None else frame
