@@ -96,7 +96,7 @@ class Held:
         if self._responses:
             codes = pd.factorize(np.concatenate(self._responses))[0][: min(rows, self._most)]
             columns[OWN + "completion"] = np.append(codes, np.full(rows - len(codes), np.nan))
-        return pd.DataFrame(columns)
+        return pd.DataFrame({name: pd.Series(x, dtype=x.dtype) for name, x in columns.items()})
 
 
 def _is_number(kind: Any) -> bool:

@@ -118,7 +118,9 @@ def _records(every: Iterable[bytes], head: list[Record], notes: Notes) -> pd.Dat
         for name, held in parts.items():
             held.append(found.get(name, count))
         rows += count
-    columns = {name: joined(held) for name, held in parts.items()}
+    arrays = {name: joined(held) for name, held in parts.items()}
+    # pandas takes objects for texts otherwise, and refuses lone surrogates
+    columns = {name: pd.Series(x, dtype=x.dtype) for name, x in arrays.items()}
     return pd.DataFrame(columns) if columns else None
 
 
@@ -140,10 +142,10 @@ def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] |
     pa, reader = (imported(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.json"))
     arrow = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
     arrow[_NONE] = pa.null()
-    schema = pa.schema([(name, arrow[kind]) for name, kind in types.items()])
-    parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-    read = reader.ReadOptions(use_threads=False, block_size=2 * len(block) + 64)
-    try:
+    try:  # a name may have lone surrogates
+        schema = pa.schema([(name, arrow[kind]) for name, kind in types.items()])
+        parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        read = reader.ReadOptions(use_threads=False, block_size=2 * len(block) + 64)
         table = reader.read_json(pa.BufferReader(block), read, parse)
         table.validate(full=True)
     except (pa.ArrowException, ValueError):
