@@ -215,6 +215,9 @@ def _normal(rows: Any) -> Any:
     types: dict[str, Any] = dict.fromkeys(COLUMNS, np.float64)
     types |= {"step": np.int64, "prompt": object, "domain": object}
     types |= {"group": np.int64} if "group" in more else {}
+    if hasattr(rows["prompt"], "cat"):  # pandas would refuse lone surrogates
+        ids = rows["prompt"].cat.categories.to_numpy(dtype=object)[rows["prompt"].cat.codes]
+        rows = rows.assign(prompt=type(rows["prompt"])(ids, rows.index, dtype=object))
     return rows.reindex(columns=[*COLUMNS, *more]).astype(types).reset_index(drop=True)
 
 
