@@ -82,8 +82,8 @@ def sampled(
         unsolved: Share of the rollouts of visited prompts that is drawn in proportion to 1 - p
             instead, from 0 to 1. Above 0, so are all rollouts of unvisited prompts. Shared beliefs
             otherwise treat a class of unsolved prompts as hopeless.
-        explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1. It also
-            reaches prompts whose weight is near 0.
+        explore: Share of the rollouts that is drawn evenly from all prompts, from 0 to 1, or by
+            their costs alone. It also reaches prompts whose weight is near 0.
         seed: Seeds the draws.
 
     >>> from budgetalloc import Budget
@@ -122,6 +122,8 @@ def sampled(
         if unsolved:
             failure_P = np.sqrt(belief.moment(0, 2))
             weights_P = towards_unsolved(weights_P, failure_P, view.cold_P, unsolved)
+        if explore:
+            weights_P = (1 - explore) * weights_P + explore * weights_P.mean()
         least_P: IntArray | int = 1
         if (costs := view.priced) is not None:
             prompt_costs_P, costs_P = costs
@@ -132,8 +134,6 @@ def sampled(
         if budget.rollouts is not None and budget.rollouts >= len(weights_P) and view.cold_P.any():
             # There are rollouts for all prompts: unseen ones get equal weights.
             weights_P[view.cold_P] = weights_P[view.cold_P].mean()
-        if explore:
-            weights_P = (1 - explore) * weights_P + explore * weights_P.mean()
         if budget.rollouts is None or budget.tokens is not None:
             return spend(belief, top(weights_P, budget.smallest_group), view, None)
 

@@ -231,3 +231,25 @@ def test_without_a_floor_groups_have_the_size(size):
     budget = ba.Budget(64, floor=0, min_group=1)
     counts_P = ba.adaptive().begin(range(100), budget, decide=uniform_groups(size)).request()
     assert sorted(counts_P.tolist())[-64 // size :] == [size] * (64 // size)
+
+
+def test_prompts_drawn_alike_are_still_weighed_by_their_costs():
+    """Costs of 1 and 16: weights of 4 to 1."""
+    policy, counts = sampled(explore=1), np.zeros(40)
+
+    def costs(ids_P, belief_P):
+        return np.zeros(len(ids_P)), np.where(np.array(list(ids_P)) < 20, 1.0, 16.0)
+
+    for step in range(50):
+        counts += policy.begin(range(40), ba.Budget(rollouts=10, floor=0, min_group=1), costs).request()
+        policy.observe([step % 40], [0.5])
+    assert counts[:20].sum() / counts[20:].sum() == pytest.approx(4, rel=0.15)
+
+
+def test_a_budget_of_tokens_draws_all_prompts_alike_too():
+    policy, ids, seen = sampled(explore=1), list(range(30)), np.zeros(30)
+    for step in range(60):
+        seen += policy.allocate(ids, ba.Budget(None, tokens=60, floor=0, min_group=1, cap=4), [10.0] * 30) > 0
+        policy.observe([step % 30], [0.5])
+    assert seen.min() > 0
+    assert seen.max() < 4 * seen.mean()
