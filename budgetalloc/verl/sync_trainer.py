@@ -56,7 +56,7 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         """verl's batch of prompts, with the rows and counts of the policy's decision."""
         started = time.perf_counter()
         candidates, batch, ids = self.options.bounds.candidates, None, list[Id]()
-        if candidates != "all":
+        if candidates != "all" or self.session.from_loader:
             batch = super()._next_train_batch(num_prompts)
             ids = self._names_of(batch)
         rollouts = self.policy.rollouts(self._rollouts)

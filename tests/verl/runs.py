@@ -38,7 +38,8 @@ BATCH, SIZE = 8, 4  # prompts of a step, and verl's rollout.n
 
 def attached(policy="uniform", mode="budgetalloc", **more):
     """The overrides that attach a policy."""
-    more = {"policy": policy, "metrics": "all", **more}
+    # without fallback, because the pools are small
+    more = {"policy": policy, "metrics": "all", "fallback": "false", **more}
     return [f"trainer.v1.trainer_mode={mode}", *(f"+budgetalloc.{key}={value}" for key, value in more.items())]
 
 
@@ -71,6 +72,7 @@ ONE = {
     "plain": [STEPS(2), TESTED(2)],
     "uniform": [*attached(), STEPS(2), TESTED(2)],
     "uniform_own": [*attached(baseline="group"), STEPS(1)],
+    "small": [*attached("adaptive", fallback="true"), STEPS(2)],
     "thompson": [*attached("thompson", candidates=1, floor=0), STEPS(3)],
     "knapsack": [*attached("knapsack", candidates="all", **QUOTAS), STEPS(3)],
     "paced": [*attached("adaptive", pacing=PACING), STEPS(2)],

@@ -134,6 +134,14 @@ def test_our_own_group_advantages_are_verls_but_for_the_guard_against_zero(seen)
     assert attached["actor/grad_norm"] != alone["actor/grad_norm"]
 
 
+def test_in_a_small_pool_the_default_trains_as_verl_alone(seen):
+    """Its prompts are those of verl's loader, in groups of `rollout.n`."""
+    for alone, attached in zip(seen["plain"], seen["small"], strict=True):
+        assert attached["critic/score/mean"] == pytest.approx(alone["critic/score/mean"], abs=1e-6)
+        assert attached["actor/grad_norm"] == pytest.approx(alone["actor/grad_norm"], rel=1e-3)
+        assert attached["budgetalloc/prompts"] == 8
+
+
 @pytest.mark.parametrize("name", [*KEPT, *OWN])
 def test_every_step_spends_its_budget_and_the_server_has_the_newest_weights(seen, folder, name):
     counts = by_step(ledger_of(folder, name))
