@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -122,18 +121,18 @@ class Budget:
         """The largest multiple of the quantum that is not above this number."""
         return rollouts // self.quantum * self.quantum
 
-    @cached_property
+    @property
     def fewest(self) -> int:
         """Fewest rollouts of every prompt: the floor. Without a floor, the larger of 2 and
         `min_group`."""
         return max(DEFAULT, self.min_group or 0) if self.floor is None else self.floor
 
-    @cached_property
+    @property
     def smallest_group(self) -> int:
         """Rollouts of the smallest group that is not empty."""
         return -self._whole(-max(self.fewest, self.min_group or DEFAULT))
 
-    @cached_property
+    @property
     def largest_group(self) -> int:
         """Rollouts of the largest group."""
         return self._whole(min(self.cap or MOST, self.rollouts or MOST))

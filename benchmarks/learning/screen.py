@@ -57,7 +57,8 @@ def steps_of(name: str, world: Any, seed: int, rollouts: int, reward: Any = None
     if given:
         bounds = Bounds.resolve(policy.needs, candidates=options.get("candidates"), **given)
         budget = bounds.budget(ROLLOUTS, bounds.on_offer(prompts, len(world.ids)), group)
-    rest = {key: value for key, value in options.items() if key not in _BOUNDS}
+    left_out = (*_BOUNDS, "fallback")  # `simulate` has no fallback for small pools
+    rest = {key: value for key, value in options.items() if key not in left_out}
     # A policy may spend less than its budget in a step; it then gets more steps.
     for seen in simulate(policy, world, budget, rollouts, prompts=prompts, reward=reward, **rest):
         yield seen
