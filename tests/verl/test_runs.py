@@ -195,7 +195,14 @@ def test_groups_are_extended_while_others_are_being_generated(seen):
 def test_a_growing_run_is_that_of_whole_rounds_without_verl(seen, folder):
     """Decisions, advantages and rounds follow from the rewards alone, whichever groups ended first."""
     ledger = ledger_of(folder, "grow")
-    given = {"candidates": "all", "floor": 0, "baseline": "posterior", "trainer_scale": "group", "quiet": True}
+    given = {
+        "candidates": "all",
+        "floor": 0,
+        "baseline": "posterior",
+        "trainer_scale": "group",
+        "quiet": True,
+        "fallback": False,
+    }
     pool = list(dict.fromkeys(ledger_of(folder, "whole").frame.prompt.tolist()))
     session = Session(policies.growing(ba.uniform(), most=8), ["reward"], pool=pool, **given)
     for step, logged in enumerate(seen["grow"]):
