@@ -248,9 +248,11 @@ class Step:
 
     def columns(self) -> dict[str, Any]:
         """The table: a column of each name, with a row for each rollout in the order observed."""
-        rows = self._rows
-        table = {name: np.concatenate([each[name] for each in rows]) for name in rows[0]}
-        return table | {"ids_R": [x for each in rows for x in each["ids_R"]]}
+        rows, ids_R = self._rows, [x for each in self._rows for x in each["ids_R"]]
+        names = [name for name in rows[0] if name != "ids_R"]  # a list
+        return {name: np.concatenate([each[name] for each in rows]) for name in names} | {
+            "ids_R": ids_R
+        }
 
     def _outcomes(self) -> list[Outcomes]:
         """What may be learned from: what each call added, without rollouts with a hint."""

@@ -1,5 +1,5 @@
-"""A check of the beliefs at every step. While prompts differ and their history does not say how,
-groups are uniform."""
+"""Uniform groups in place of the policy's: in small pools, and while prompts differ and their
+history does not say how."""
 
 import logging
 from dataclasses import replace
@@ -50,7 +50,7 @@ CONSTANT = (
 
 
 class UniformFallback(Stateful, Part):
-    """Falls back to uniform groups while beliefs say nothing about prompts that differ.
+    """Uniform groups in small pools, and while beliefs say nothing about prompts that differ.
 
     The rollouts of a prompt in one step show how much prompts differ: the mean product of two of
     them, minus that of two prompts, is the variance of their rates. If prompts differ, beliefs
@@ -62,8 +62,8 @@ class UniformFallback(Stateful, Part):
     then there is little to choose, and single rollouts ended below groups. The prompts are those of
     the loader's batch, as without a policy.
 
-    Where prompts resemble each other there is nothing to say. A step whose prompts have single
-    rollouts shows neither.
+    Where prompts resemble each other, beliefs cannot be wrong about the differences, and nothing is
+    logged. Nor is it where prompts have single rollouts, which do not show how much prompts differ.
 
     The sign and the size of advantages need no check: `policies.batch_advantages` sets both at
     every step.
@@ -90,16 +90,19 @@ class UniformFallback(Stateful, Part):
         self.quiet, self.every = session.quiet, session.options.metrics == "all"
         self._policy = str(session.policy)
         self._chooses = self.fallback and session.options.bounds.candidates == "all"
-        known = self._chooses and host.prompts is not None and host.prompts.indexable
-        pool = host.prompts.pool if host.prompts is not None and known else ()
-        # then the step's prompts are those of the loader's batch, as without a policy
-        self.from_loader = 0 < _PAIRS * len(pool) <= max(host.sizes, default=0)
+        if self._chooses and host.sizes and host.prompts is not None and host.prompts.indexable:
+            # then the step's prompts are those of the loader's batch, as without a policy
+            self.from_loader = self._is_small(len(host.prompts.pool), max(host.sizes))
+
+    def _is_small(self, prompts: int, rollouts: int) -> bool:
+        """Whether groups are uniform because a step has two rollouts for each prompt."""
+        return self._chooses and _PAIRS * prompts <= rollouts
 
     def plan(self, plan: Plan) -> Plan:
         """The plan, with uniform groups if the pool is small: of the prompts of the loader's batch
         if it is known, else of prompts drawn alike."""
-        few = self._chooses and not plan.fixed and _PAIRS * len(plan.ids_P) <= plan.rollouts
-        if not few or plan.group < 2:
+        small = self._is_small(len(plan.ids_P), plan.rollouts)
+        if not small or plan.fixed or plan.group < 2:
             return plan
         self._say(FEW, len(plan.ids_P), plan.rollouts, self._policy, once="few")
         ids_P = factorize(plan.own_ids)[0] or plan.ids_P
