@@ -113,6 +113,15 @@ def total(trainer, each):
     return np.where(np.isnan(weighted).all(axis=1), np.nan, np.nansum(weighted, axis=1))
 
 
+def assert_doubted(trainer, made):
+    """What a subclass makes of `even_sum` is learned from, and what it adds to a batch of 16 rows stays with them."""
+    for each in made:
+        texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
+        paid = even_sum([row["prompt"] for row in each.rows], texts)
+        assert each.rewards_RF[:, 0].tolist() == [1 - reward for reward in paid]
+        assert sorted(torch.cat([batch["seen"] for batch in each.learned]).tolist()) == list(range(16))
+
+
 def assert_in_place(trainer, callback, made, name="prompt_id"):
     """Checks that every trained row has the advantage of its own reward among those of its own prompt."""
     options, pad = callback.options, trainer._tokenizer.pad_token_id

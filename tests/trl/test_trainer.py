@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 from conftest import SAVES, logged, same_weights, trained, weights
-from test_surface import assert_in_place, even_sum, rebuilt, train, uneven
+from test_surface import assert_doubted, assert_in_place, even_sum, rebuilt, train, uneven
 from trl import GRPOTrainer
 
 import budgetalloc as ba
@@ -45,11 +45,7 @@ def test_a_subclass_is_seen_as_a_subclass_of_trls_trainer(build):
     trainer.remove_callback(AdaptiveGRPOCallback)
     callback, made = train(trainer, uneven())
     assert_in_place(trainer, callback, made)
-    for each in made:
-        texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
-        paid = even_sum([row["prompt"] for row in each.rows], texts)
-        assert each.rewards_RF[:, 0].tolist() == [1 - reward for reward in paid]
-        assert sorted(torch.cat([batch["seen"] for batch in each.learned]).tolist()) == list(range(16))
+    assert_doubted(trainer, made)
 
 
 def test_rewards_that_a_subclass_changes_are_learned_from(build, ledger):

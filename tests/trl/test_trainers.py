@@ -7,7 +7,7 @@ import pytest
 import torch
 import trl
 from conftest import logged
-from test_surface import assert_in_place, even_sum, rebuilt, train
+from test_surface import assert_doubted, assert_in_place, even_sum, rebuilt, train
 from trl import GRPOTrainer
 from trl.experimental.a2po import A2POTrainer
 from trl.experimental.async_grpo import AsyncGRPOTrainer
@@ -50,11 +50,7 @@ def test_a_users_subclass_is_supported(build):
     trainer = rebuilt(build(reward=even_sum, max_steps=2), Doubting)
     callback, made = train(trainer)
     assert_in_place(trainer, callback, made)
-    for each in made:
-        texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
-        paid = even_sum([row["prompt"] for row in each.rows], texts)
-        assert each.rewards_RF[:, 0].tolist() == [1 - reward for reward in paid]
-        assert sorted(torch.cat([batch["seen"] for batch in each.learned]).tolist()) == list(range(16))
+    assert_doubted(trainer, made)
 
 
 @pytest.mark.parametrize(
