@@ -20,7 +20,7 @@ from verdict import rivals, verdict
 
 ROOT = HERE.parents[1]
 BENCHMARK, EVIDENCE = "benchmarks/learning/README.md", "docs/evidence.md"
-SHARES = 0, 10, 11  # columns of the long table that the table of the evidence lacks
+SHARES = 0, 10, 12, 11  # columns of the long table that the table of the evidence lacks
 GAINS = 0, 9, 10
 SIZES = 0, 1, 9, 10, 11
 EVEN = 0, 1, 7, 8  # columns that compare with uniform groups
@@ -41,7 +41,7 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
     given = rows, rounds, "adaptive_3"
-    yield EVIDENCE, "## Three generations a step", "\n".join([with_features.over_mixes(*given), *counted[:3]])
+    yield EVIDENCE, "## Three generations a step", "\n".join([with_features.over_mixes(*given), *counted[:4]])
     given = rows, read(folder / "even.jsonl"), "even_3"
     found = "\n".join(with_features.lines(*given))
     less = with_features.over_mixes(*given, base="uniform")

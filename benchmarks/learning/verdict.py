@@ -25,6 +25,7 @@ from table import (
     TUNING_SEEDS,
     Curve,
     Row,
+    at_equal_success,
     averaged,
     best_uniform,
     between,
@@ -41,7 +42,7 @@ from budgetalloc.offline.intervals import interval, share_reached
 MEASURES = "mean", "pass@64"
 HEAD = (
     *("mix", "seeds", "start", "uniform: group, rate", "mean", "pass@64", "`{}()`: rate", "mean", "pass@64"),
-    *("mean minus uniform's", "pass@64 minus uniform's", "share"),
+    *("mean minus uniform's", "pass@64 minus uniform's", "share", "pass@64 at equal success"),
 )
 SHORT = (
     *("mix", "before training", "uniform", "`{}()`", "difference (95 % interval)"),
@@ -64,6 +65,7 @@ def verdict(rows: list[Row], name: str, short: bool = False) -> str:
     lines: list[tuple[float, list[str]]] = []
     gains: dict[str, NDArray[np.float64]] = {}  # by mix, one per seed
     rises: dict[str, NDArray[np.float64]] = {}
+    equal: dict[str, NDArray[np.float64]] = {}
     reached: dict[str, float] = {}
     few: list[str] = []
     for mix in dict.fromkeys(run["mix"] for run in rows):
@@ -75,26 +77,40 @@ def verdict(rows: list[Row], name: str, short: bool = False) -> str:
             continue
         own, base = both
         gains[mix] = own.mean(axis=1) - base.mean(axis=1)
-        coverage, pass64 = "not recorded", ["not recorded"] * 2
+        coverage, pass64, at_equal = "not recorded", ["not recorded"] * 2, "not recorded"
         ends_2S = paired(values_of(rows, mix, name), values_of(rows, mix, uniform))[:, :, 1]
         own_ends, base_ends = ends_2S[:, np.isfinite(ends_2S).all(axis=0)]
         if len(own_ends) > 1:
             rises[mix] = own_ends - base_ends
             coverage = with_interval(rises[mix])
             pass64 = [f"{base_ends.mean():.3f}", f"{own_ends.mean():.3f}"]
+            equal[mix] = equal_success(rows, mix, name, uniform)
+            at_equal = with_interval(equal[mix])
         share = share_reached(own, base, grid, grid[-1])
         reached[mix] = share[0]
         cells = [mix, str(len(own)), f"{own[:, 0].mean():.3f}"]
         cells += [f"{GENERATIONS.get(uniform, 8)}, {tuned[uniform, mix]:g}", f"{base.mean():.3f}", pass64[0]]
         cells += [f"{tuned[name, mix]:g}", f"{own.mean():.3f}", pass64[1]]
-        cells += [with_interval(gains[mix]), coverage, share_with_interval(share)]
+        cells += [with_interval(gains[mix]), coverage, share_with_interval(share), at_equal]
         lines.append((float(gains[mix].mean()), [cells[at] for at in _SHORT_CELLS] if short else cells))
     text = [line.replace("{}", name) for line in head(SHORT if short else HEAD)]
     text += [row(cells) for _, cells in sorted(lines)]
     text += ["", counted("Mean success over the run", gains), counted("Coverage at the end (pass@64)", rises)]
+    text += [counted("Coverage at equal success", equal)] if equal else []
     text += [saved(reached)] if reached else []
     text += [f"- **Left out** (fewer than two seeds of 150 steps): {_listed(few)}."] if few and not short else []
     return "\n".join(text)
+
+
+def equal_success(rows: list[Row], mix: str, name: str, base: str) -> NDArray[np.float64]:
+    """`at_equal_success` of two policies on each seed of the table that both recorded."""
+    runs: dict[str, dict[int, Row]] = {name: {}, base: {}}
+    for run in of_table(rows, mix):
+        if run["policy"] in runs:
+            runs[run["policy"]][run["seed"]] = run
+    seeds = sorted(runs[name].keys() & runs[base].keys())
+    gains_S = np.array([at_equal_success(runs[name][seed], runs[base][seed]) for seed in seeds])
+    return gains_S[np.isfinite(gains_S)]
 
 
 def counted(what: str, gains: dict[str, NDArray[np.float64]]) -> str:

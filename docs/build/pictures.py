@@ -30,7 +30,7 @@ FOLDER = ROOT / "docs/pictures"
 sys.path[:0] = [str(ROOT / "benchmarks/learning"), str(ROOT / "benchmarks/scale")]
 import results as scale  # noqa: E402
 from run import read  # noqa: E402
-from table import best_uniform, of_table  # noqa: E402
+from table import Row, best_uniform, coverage_at, of_table, shared_levels  # noqa: E402
 from with_features import compared  # noqa: E402
 
 STYLE = {"svg.hashsalt": "budgetalloc", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 10}
@@ -46,12 +46,18 @@ Runs = dict[str, NDArray[np.float64]]  # of each policy a row a seed, a column a
 
 
 @cache
-def of_mix(mix: str, file: str = "rounds.jsonl", measure: str = "expected") -> tuple[NDArray[np.float64], Runs]:
-    """The rollouts of the points, and the curves of uniform at its best group size, of the default and in rounds."""
+def runs_of(mix: str, file: str = "rounds.jsonl") -> dict[str, list[Row]]:
+    """The runs of uniform at its best group size, of the default and in rounds, by seed."""
     rows = [run for name in ("results.jsonl", file) for run in read(ROOT / "benchmarks/learning" / name)]
     runs = sorted(of_table(rows, mix), key=lambda run: run["seed"])
     names = {"uniform": best_uniform(rows, mix), "adaptive": "adaptive", "adaptive_3": "adaptive_3"}
-    found = {name: [run for run in runs if run["policy"] == at] for name, at in names.items()}
+    return {name: [run for run in runs if run["policy"] == at] for name, at in names.items()}
+
+
+@cache
+def of_mix(mix: str, file: str = "rounds.jsonl", measure: str = "expected") -> tuple[NDArray[np.float64], Runs]:
+    """The rollouts of the points, and the curves of `runs_of`."""
+    found = runs_of(mix, file)
     rollouts = np.array(found["uniform"][0]["rollouts"], dtype=float)
     curves = {
         name: np.array([np.interp(rollouts, run["rollouts"], run[measure]) for run in of])
@@ -80,10 +86,15 @@ def lines(axes: Axes, rollouts: NDArray[np.float64], curves: Runs, names: dict[s
     """The mean curve of each policy and its interval."""
     for name, (label, color) in names.items():
         if name in curves:
-            low_G, high_G = np.array([interval(of_S) for of_S in curves[name].T]).T
-            axes.plot(rollouts / 1000, curves[name].mean(axis=0), color=color, label=label)
-            axes.fill_between(rollouts / 1000, low_G, high_G, color=color, alpha=0.15, linewidth=0)
+            line(axes, rollouts / 1000, curves[name], label, color)
     axes.grid(alpha=0.3)
+
+
+def line(axes: Axes, x: NDArray[np.float64], curves: NDArray[np.float64], label: str, color: str) -> None:
+    """The mean of these curves and its interval."""
+    low, high = np.array([interval(of_S) for of_S in curves.T]).T
+    axes.plot(x, curves.mean(axis=0), color=color, label=label)
+    axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
 
 
 def above(figure: Figure) -> None:
@@ -101,19 +112,32 @@ def front(figure: Figure, rank: int, which: str) -> None:
         axes.legend(loc="lower right")
 
 
-def twelve(figure: Figure, measure: str) -> None:
+def twelve(figure: Figure, draw: Callable[[Axes, str], None], x: str, y: str, sharex: bool) -> None:
     """All mixes, the smallest gain first."""
-    panels = figure.subplots(4, 3, sharex=True)
+    panels = figure.subplots(4, 3, sharex=sharex)
     for axes, mix in zip(panels.flat, ranked(), strict=True):
-        lines(axes, *of_mix(mix, measure=measure), POLICIES)
+        draw(axes, mix)
         low, high = axes.get_ylim()
         more = max(0.1 - (high - low), 0) / 2  # no panel magnifies noise
         axes.set(title=mix, ylim=(low - more, high + more))
+        axes.grid(alpha=0.3)
     for axes in panels[-1]:
-        axes.set_xlabel("thousand rollouts")
+        axes.set_xlabel(x)
     for axes in panels[:, 0]:
-        axes.set_ylabel({"expected": "held-out success", "pass64": "held-out pass@64"}[measure])
+        axes.set_ylabel(y)
     above(figure)
+
+
+def success(axes: Axes, mix: str) -> None:
+    """Success against rollouts."""
+    lines(axes, *of_mix(mix), POLICIES)
+
+
+def coverage(axes: Axes, mix: str) -> None:
+    """pass@64 when success first reaches a level, over the levels that all runs of a policy reach."""
+    for name, runs in runs_of(mix).items():
+        level_L = shared_levels(runs)
+        line(axes, level_L, np.array([coverage_at(run, level_L) for run in runs]), *POLICIES[name])
 
 
 def dots(axes: Axes, found: dict[tuple[str, str], Runs], title: str) -> None:
@@ -335,8 +359,8 @@ PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "gain_least": (partial(front, rank=0, which="least"), NARROW),
     "gain_median": (partial(front, rank=6, which="median"), NARROW),
     "gain_most": (partial(front, rank=-1, which="largest"), NARROW),
-    "success": (partial(twelve, measure="expected"), (8.6, 8.6)),
-    "coverage": (partial(twelve, measure="pass64"), (8.6, 8.6)),
+    "success": (partial(twelve, draw=success, x="thousand rollouts", y="held-out success", sharex=True), (8.6, 8.6)),
+    "coverage": (partial(twelve, draw=coverage, x="held-out success", y="held-out pass@64", sharex=False), (8.6, 8.6)),
     "differences": (differences, (8.6, 4.4)),
     "parts": (parts, (4.8, 4.8)),
     "sizes": (sizes, (8.6, 3)),

@@ -85,7 +85,8 @@ def test_runs_on_tuning_seeds_and_variants_are_listed_the_best_first():
 def test_the_verdict_on_runs_of_known_success():
     def row(policy, mix, seed, gain, end):
         curve = {256.0 * at: 0.4 + gain * at for at in range(0, 151, 10)}
-        return run_of(curve, policy, mix, 1e-4, seed, steps=150, pass64=[end])
+        pass64 = np.linspace(0.9, end, len(curve)).tolist()
+        return run_of(curve, policy, mix, 1e-4, seed, steps=150, pass64=pass64)
 
     def seeds(policy, mix, gain, end):
         return [row(policy, mix, seed, gain, end) for seed in (0, 1, 2, 100)]
@@ -103,10 +104,17 @@ def test_the_verdict_on_runs_of_known_success():
     assert "| slow | 3 | 0.400 | 8, 0.0001 | 0.550 | 0.800 | 0.0001 | 0.475 | 0.700 | -0.075 (-0.075 to" in text
     unsure = "| unsure | 3 | 0.400 | 8, 0.0001 | 0.475 | 0.800 | 0.0001 | 0.490 | 0.810 | +0.015 (-0.171 to 0.201)"
     assert f"{unsure} | +0.010 (-0.238 to 0.258) | 0.83 (" in text
-    assert text.splitlines()[-4:] == [
+    # On the levels of both, from 0.4 to 0.7, the difference grows from 0 to 0.05; up to 0.55 it falls from 0 to -0.15.
+    assert [line.split("|")[-2].strip() for line in text.splitlines() if line.startswith(("| fast", "| slow"))] == [
+        "-0.075 (-0.075 to -0.075)",
+        "+0.025 (0.025 to 0.025)",
+    ]
+    assert text.splitlines()[-5:] == [
         "- **Mean success over the run**: higher on 1 of 3 mixes, by 0.150. Lower on 1, by 0.075 (`slow`). "
         "No difference was seen on 1 (`unsure`).",
         "- **Coverage at the end (pass@64)**: higher on 1 of 3 mixes, by 0.050. Lower on 1, by 0.100 (`slow`). "
+        "No difference was seen on 1 (`unsure`).",
+        "- **Coverage at equal success**: higher on 1 of 3 mixes, by 0.025. Lower on 1, by 0.075 (`slow`). "
         "No difference was seen on 1 (`unsure`).",
         "- **Rollouts to uniform's final success**: 0.75 (0.306 to 1.824) of uniform's, as a geometric mean over the "
         "mixes. Never reached on 1 (`slow`), counted as 1.",
