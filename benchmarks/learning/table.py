@@ -132,38 +132,6 @@ def coverage(runs: list[Row]) -> str:
     return f"{np.mean([run['pass64'][-1] for run in runs]):.3f}" if known else "unknown"
 
 
-def coverage_at(run: Row, success_L: Curve) -> Curve:
-    """pass@64 of a run when its success first reaches these levels; between two measurements by linear interpolation.
-
-    >>> run = {"expected": [0.5, 0.4, 0.6, 0.8], "pass64": [0.9, 0.7, 0.8, 0.9]}
-    >>> coverage_at(run, np.array([0.5, 0.55, 0.7]))
-    array([0.9  , 0.775, 0.85 ])
-    """
-    success, pass64 = np.array(run["expected"]), np.array(run["pass64"])
-    before = np.maximum.accumulate(success)
-    at_L = np.searchsorted(before, success_L)  # the first measurement that reaches the level
-    last_L = np.maximum(at_L - 1, 0)
-    step_L = success[at_L] - success[last_L]
-    share_L = np.divide(success_L - success[last_L], step_L, out=np.ones(len(success_L)), where=step_L > 0)
-    return np.asarray(pass64[last_L] + share_L * (pass64[at_L] - pass64[last_L]))
-
-
-def shared_levels(runs: Iterable[Row], levels: int = 41) -> Curve:
-    """Levels of success that all these runs reach, from the highest start to the lowest maximum; none if they share
-    none."""
-    lows, highs = zip(*((run["expected"][0], max(run["expected"])) for run in runs), strict=True)
-    return np.linspace(max(lows), min(highs), levels) if max(lows) < min(highs) else np.empty(0)
-
-
-def at_equal_success(own: Row, base: Row) -> float:
-    """pass@64 of a run minus that of another when both are equally successful: the mean over the levels that they
-    share. NaN if they share none, or if one has no curve of pass@64."""
-    level_L = shared_levels((own, base))
-    if not len(level_L) or any(len(run.get("pass64", ())) < len(run["expected"]) for run in (own, base)):
-        return float("nan")
-    return float((coverage_at(own, level_L) - coverage_at(base, level_L)).mean())
-
-
 def tuning(rows: list[Row], mix: str) -> str:
     """The runs of a mix on the tuning seeds: a line for each policy at each rate, the largest mean success first."""
     runs: dict[tuple[str, float], list[Row]] = defaultdict(list)

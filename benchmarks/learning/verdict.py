@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from equal_success import at_equal_success
 from mixes import MIXES, SIZED
 from numpy.typing import NDArray
 from run import GENERATIONS, best_rates, read
@@ -25,7 +26,6 @@ from table import (
     TUNING_SEEDS,
     Curve,
     Row,
-    at_equal_success,
     averaged,
     best_uniform,
     between,
@@ -104,10 +104,10 @@ def verdict(rows: list[Row], name: str, short: bool = False) -> str:
 
 def equal_success(rows: list[Row], mix: str, name: str, base: str) -> NDArray[np.float64]:
     """`at_equal_success` of two policies on each seed of the table that both recorded."""
-    runs: dict[str, dict[int, Row]] = {name: {}, base: {}}
+    runs: dict[str, dict[int, tuple[list[float], list[float]]]] = {name: {}, base: {}}
     for run in of_table(rows, mix):
-        if run["policy"] in runs:
-            runs[run["policy"]][run["seed"]] = run
+        if run["policy"] in runs and len(run.get("pass64", ())) == len(run["expected"]):
+            runs[run["policy"]][run["seed"]] = run["expected"], run["pass64"]
     seeds = sorted(runs[name].keys() & runs[base].keys())
     gains_S = np.array([at_equal_success(runs[name][seed], runs[base][seed]) for seed in seeds])
     return gains_S[np.isfinite(gains_S)]

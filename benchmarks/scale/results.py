@@ -4,9 +4,9 @@
 
 The second table compares each policy with uniform groups of the best size, or with the policy `--against`, on the same
 seeds. Rates and the group size are those with the highest mean success in the longest runs on tuning seeds (100 and
-above). "mean", "end" and "pass@8" are differences, and the last two columns are the shares of the other's rollouts and
-seconds after which the policy's mean curve reaches the end of the other's, all with Student's t intervals over the
-seeds.
+above). "mean", "end" and "pass@8" are differences, "at equal success" is that of pass@8 as `learning/equal_success.py`
+computes it, and the last two columns are the shares of the other's rollouts and seconds after which the policy's mean
+curve reaches the end of the other's, all with Student's t intervals over the seeds.
 
 "start", "mean" and "end" are held-out success, sampled: at the start, over the rollouts of the run, and at the end.
 "pass@8" is the share of held-out prompts with a right answer among the eight samples at the end. "tokens" are those of
@@ -16,6 +16,7 @@ a rollout. Unfinished runs are shown as far as they are; "steps" says how far.
 import argparse
 import itertools
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.offline.intervals import interval, share_reached
+
+sys.path.append(str(Path(__file__).parents[1] / "learning"))
+from equal_success import at_equal_success
 
 TUNING_SEED = 100  # and above
 OF_A_POINT = ("device", "step", "rollouts", "tokens", "seconds", "success", "pass8")  # the other fields name the run
@@ -134,7 +138,7 @@ def _with_interval(gain_S: list[float]) -> str:
 
 def compared(runs: dict[Run, list[dict[str, Any]]], against: str | None = None) -> Iterator[str]:
     """The lines of the second table: finished runs on the table's seeds, minus those of the policy `against`."""
-    measured = ("mean", "end", "pass@8", "rollouts", "seconds")
+    measured = ("mean", "end", "pass@8", "at equal success", "rollouts", "seconds")
     head = ("task", "pool", "policy", "seeds", against or "uniform", *measured)
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
@@ -150,6 +154,11 @@ def compared(runs: dict[Run, list[dict[str, Any]]], against: str | None = None) 
                 [measure(a) - measure(b) for a, b in zip(own, base, strict=True)]
                 for measure in (mean_success, lambda points: points[-1]["success"], lambda points: points[-1]["pass8"])
             ]
+            curves = [
+                [tuple([point[of] for point in points] for of in ("success", "pass8")) for points in runs]
+                for runs in (own, base)
+            ]
+            gains.append([at_equal_success(a, b) for a, b in zip(*curves, strict=True)])
             spent = [_shares(own, base, name) for name in ("rollouts", "seconds")]
             cells = [task, pool, policy, str(len(seeds)), f"{plain}: {np.mean([*map(mean_success, base)]):.3f}"]
             cells += [*map(_with_interval, gains), *spent]

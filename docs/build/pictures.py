@@ -29,8 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs/pictures"
 sys.path[:0] = [str(ROOT / "benchmarks/learning"), str(ROOT / "benchmarks/scale")]
 import results as scale  # noqa: E402
+from equal_success import coverage_at, shared_levels  # noqa: E402
 from run import read  # noqa: E402
-from table import Row, best_uniform, coverage_at, of_table, shared_levels  # noqa: E402
+from table import Row, best_uniform, of_table  # noqa: E402
 from with_features import compared  # noqa: E402
 
 STYLE = {"svg.hashsalt": "budgetalloc", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 10}
@@ -136,8 +137,9 @@ def success(axes: Axes, mix: str) -> None:
 def coverage(axes: Axes, mix: str) -> None:
     """pass@64 when success first reaches a level, over the levels that all runs of a policy reach."""
     for name, runs in runs_of(mix).items():
-        level_L = shared_levels(runs)
-        line(axes, level_L, np.array([coverage_at(run, level_L) for run in runs]), *POLICIES[name])
+        level_L = shared_levels([run["expected"] for run in runs])
+        of_SL = np.array([coverage_at(level_L, run["expected"], run["pass64"]) for run in runs])
+        line(axes, level_L, of_SL, *POLICIES[name])
 
 
 def dots(axes: Axes, found: dict[tuple[str, str], Runs], title: str) -> None:
