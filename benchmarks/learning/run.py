@@ -86,6 +86,15 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
         lambda seed: policies.growing(policies.sampled(groups=2, explore=1, discount=0.9, seed=seed), rounds=3),
         {"fallback": False},  # also in small pools
     ),
+    # The same without rounds: failures go on in the next step.
+    "retry": (
+        lambda seed: policies.retrying(policies.sampled(groups=2, discount=0.9, seed=seed)),
+        {"fallback": False},
+    ),
+    "retry_even": (
+        lambda seed: policies.retrying(policies.sampled(groups=2, explore=1, discount=0.9, seed=seed)),
+        {"fallback": False},
+    ),
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }

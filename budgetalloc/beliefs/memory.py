@@ -74,6 +74,14 @@ class Memory:
         """The prompts seen at least once."""
         return list(self._index.ids)
 
+    def changed(self) -> list[Id]:
+        """The prompts for which a column differs from its starting value."""
+        changed_P = np.zeros(len(self), dtype=np.bool_)
+        for name, column in self.columns.items():
+            same = np.equal(column, self._start[name]).reshape(len(self), -1)
+            changed_P |= ~same.all(axis=1)
+        return list(compress(self._index.ids, changed_P.tolist()))
+
     def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:
         """Each column for these prompts, shape (P,). Unseen prompts have its starting value."""
         at_P = self._index.find(ids_P)

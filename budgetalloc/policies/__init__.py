@@ -5,6 +5,7 @@ from budgetalloc.policies.adaptive import adaptive, sampled
 from budgetalloc.policies.composition import knapsack, thompson, uniform
 from budgetalloc.policies.interface import Hinted, Needs, View
 from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.retries import retrying
 from budgetalloc.policies.rounds import growing, sequential
 from budgetalloc.policies.step import Step
 
@@ -17,6 +18,7 @@ __all__ = [
     "adaptive",
     "growing",
     "knapsack",
+    "retrying",
     "sampled",
     "sequential",
     "thompson",

@@ -56,7 +56,8 @@ class Needs:
         by_group: Whether a decision in rounds may go on when some groups have ended and others have
             not (`ByPrompt.running_P`). Its counts must not depend on which groups ended first.
         part: Whether the decision draws prompts, so that a part of a large pool, another one at
-            each step, can stand for all of it (`seen_of`).
+            each step, can stand for all of it (`seen_of`). It also sees the prompts of which the
+            policy's memory holds something.
     """
 
     candidates: int | Literal["all"] = 1
@@ -174,6 +175,21 @@ class View:
             return None
         once_P = self.prompt_costs_P
         return np.zeros(len(self.costs_P)) if once_P is None else once_P, self.costs_P
+
+    def take(self, at_K: IntArray) -> "View":
+        """The view of the prompts at these places alone, with the whole budget."""
+        rest = Pool.of(self.ids_P).take(at_K)
+        domains_P = self.domains_P
+        return replace(
+            self,
+            belief_P=self.belief_P.take(at_K),
+            costs_P=None if self.costs_P is None else self.costs_P[at_K],
+            domains_P=None if domains_P is None else [domains_P[at] for at in at_K.tolist()],
+            ids_P=rest,
+            cold_P=self.cold_P[at_K],
+            recall={name: column[at_K] for name, column in self.recall.items()},
+            prompt_costs_P=None if self.prompt_costs_P is None else self.prompt_costs_P[at_K],
+        )
 
     def rollouts_only(self, what: str) -> int:
         """The rollouts to spend; raises `UnsupportedError` if the budget limits tokens or has

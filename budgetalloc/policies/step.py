@@ -97,8 +97,15 @@ class Step:
     @cached_property  # only a decision needs the order, and not every process decides
     def _order_P(self) -> IntArray:
         self._check_open()
-        about = self.policy.needs.seen_of(self.budget)
-        return shuffled_order(self.ids_P.keys_P, self.policy.seed, self.number, about)
+        drawn = self.policy.seed, self.number
+        order_P = shuffled_order(self.ids_P.keys_P, *drawn, self.policy.needs.seen_of(self.budget))
+        memory = self.policy.memory
+        if memory is None or len(order_P) == len(self.ids_P):
+            return order_P
+        place_K = self.ids_P.places(memory.changed())
+        place_K = place_K[place_K >= 0]
+        place_K = place_K[shuffled_order(self.ids_P.take(place_K).keys_P, *drawn)]
+        return np.concatenate([place_K, order_P[~np.isin(order_P, place_K)]])
 
     @cached_property
     def _shuffled(self) -> Pool:

@@ -1,0 +1,108 @@
+"""Retries across steps: a prompt whose rollouts have all failed goes on in the next step."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from budgetalloc.beliefs.by_prompt import ByPrompt
+from budgetalloc.beliefs.memory import Memory
+from budgetalloc.budget import Budget, IntArray, rollouts_alone
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    UnsupportedError,
+    check_integer,
+    check_type,
+    keywords,
+)
+from budgetalloc.policies.interface import Decide, Rounds, View
+from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.spending import Spending
+
+
+@keywords
+def retrying(policy: Policy, *, most: int = 8) -> Policy:
+    """Doubles the rollouts of a prompt while all of them fail, from step to step.
+
+    Prompts whose rollouts have all failed come first in the next step, with as many rollouts as
+    have failed. `policy` chooses among the other prompts for the rest of the budget. After `most`
+    failures or a success, a prompt is one of the others again. A step generates once, where
+    `growing` continues a group within the step and waits for each round. NGU (arXiv 2609.13443)
+    continues prompts across steps with a chance.
+
+    Keep the posterior baseline: the belief has learned from the failures of earlier steps, and the
+    step does not train on them again. If retries need more than the budget, some of them wait, in a
+    random order. With a floor, tokens or quotas in the budget there are no retries.
+
+    Args:
+        policy: Chooses the other prompts, in one round. It has no memory of its own.
+        most: Failures after which a prompt is not retried, at least 2.
+
+    Raises:
+        UnsupportedError: `policy` has a memory of its own, or decides in rounds.
+
+    >>> import budgetalloc as ba
+    >>> policy, budget = retrying(ba.uniform()), ba.Budget(rollouts=8, floor=0)
+    >>> policy.observe(["easy", "easy", "hard", "hard", "hard"], [0, 1, 0, 0, 0])
+    >>> policy.allocate(["easy", "hard", "new"], budget)
+    array([3, 3, 2])
+    """
+    check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
+    check_integer("most", most, 2)
+    if policy.memory is not None:
+        raise UnsupportedError(
+            f"retrying({policy}) needs a policy without a memory, such as policies.sampled()."
+        )
+
+    def learn(memory: Memory, seen: ByPrompt) -> None:
+        rows = memory.rows(seen.ids_P)
+        failures_P = memory.columns["failures"][rows] + seen.n_P
+        retried_P = (seen.successes_P == 0) & (failures_P < most)
+        memory.columns["failures"][rows] = np.where(retried_P, failures_P, 0.0)
+
+    def after_retries(decide: Decide) -> Decide:
+        def decide_the_rest(view: View) -> IntArray:
+            counts_P = decide(view)
+            if not isinstance(counts_P, np.ndarray):
+                raise UnsupportedError(
+                    f"retrying({policy}) needs a policy that decides once a step, such as "
+                    "policies.sampled()."
+                )
+            return counts_P
+
+        def decide_with_retries(view: View) -> IntArray | Rounds:
+            failures_P = view.recall["failures"]
+            waiting = np.flatnonzero(failures_P)  # in the random order of the view
+            if not len(waiting) or view.budget.fewest or rollouts_alone(view.budget) is None:
+                return decide_the_rest(view)
+            spending = Spending(view.budget, len(failures_P))
+            spending.give_each(waiting, np.minimum(failures_P, most - failures_P)[waiting])
+            others = np.flatnonzero(failures_P == 0)
+            if spending.left and can_spend(
+                others, left := replace(view.budget, rollouts=spending.left)
+            ):
+                spending.counts_P[others] = decide_the_rest(replace(view.take(others), budget=left))
+            else:
+                spending.spread_rest()
+            return spending.counts_P
+
+        return decide_with_retries
+
+    with_features = policy.decide_with_features
+    return replace(
+        policy,
+        name=f"retrying({policy.name}, most={most})",
+        decide=after_retries(policy.decide),
+        decide_with_features=None if with_features is None else after_retries(with_features),
+        memory=Memory({"failures": 0.0}, learn),
+        needs=replace(policy.needs, keep_batch=False),
+    )
+
+
+def can_spend(at_K: IntArray, budget: Budget) -> bool:
+    """Whether these prompts can take the rollouts of the budget."""
+    try:
+        budget.check(len(at_K))
+    except (BudgetError, InputError):  # too few prompts, or none
+        return False
+    return True

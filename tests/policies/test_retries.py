@@ -1,0 +1,91 @@
+"""Prompts whose rollouts all failed go on in the next step."""
+
+import numpy as np
+import pytest
+from budgets import budgets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import budgetalloc as ba
+from budgetalloc import Budget, InputError, UnsupportedError
+from budgetalloc.policies import growing, retrying, sampled
+
+IDS = list(range(13))
+
+
+def step(policy, ids, budget, passes):
+    """Counts of a step whose rollouts succeed for prompts in `passes`."""
+    counts_P = policy.allocate(ids, budget)
+    ids_R = np.repeat(ids, counts_P)
+    policy.observe(ids_R.tolist(), np.isin(ids_R, list(passes)).astype(float))
+    return dict(zip(ids, counts_P.tolist(), strict=True))
+
+
+def test_a_prompt_doubles_while_it_fails_and_then_it_is_one_of_the_others():
+    policy, budget, ids = retrying(sampled(groups=2, explore=1)), Budget(4, floor=0, min_group=1), list(range(50))
+    first = step(policy, ids, budget, ())
+    failed = [x for x in ids if first[x]]
+    assert [first[x] for x in failed] == [2, 2]
+    second = step(policy, ids, budget, failed[:1])
+    assert [second[x] for x in failed] == [2, 2]
+    third = step(policy, ids, budget, ())
+    assert third[failed[1]] == 4  # of the two that were left over, the one that passed is not retried
+    fourth = step(policy, ids, budget, ())
+    assert fourth[failed[1]] == 0  # it has failed 8 times
+
+
+def test_failures_wait_for_a_step_that_can_pay_them():
+    policy = retrying(ba.uniform())
+    policy.observe(np.repeat(range(6), 4), np.zeros(24))
+    budget, seen = Budget(8, floor=0, min_group=1), []
+    for _ in range(3):
+        counts = step(policy, list(range(100)), budget, range(6))
+        seen += [x for x in counts if counts[x]]
+        assert [counts[x] for x in counts if counts[x]] == [4, 4]
+    assert sorted(seen) == list(range(6))
+
+
+@given(budget=budgets(13), seed=st.integers(0, 2**20), rate=st.sampled_from([0.0, 0.2, 0.6]), most=st.integers(2, 9))
+@settings(max_examples=100, deadline=None)
+def test_every_step_spends_its_budget_in_groups_that_it_allows(budget, seed, rate, most):
+    policy, rng = retrying(sampled(groups=2, explore=1, seed=seed % 7), most=most), np.random.default_rng(seed)
+    for _ in range(4):
+        counts_P = policy.allocate(IDS, budget)
+        assert counts_P.sum() == budget.rollouts
+        assert np.isin(counts_P, budget.grid()).all()
+        ids_R = np.repeat(IDS, counts_P)
+        policy.observe(ids_R.tolist(), (rng.random(len(ids_R)) < rate).astype(float))
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [Budget(26, floor=2), Budget(16, floor=0, quotas={"a": (4, 8), "b": (0, 16)}), Budget(None, tokens=1000, cap=8)],
+)
+def test_with_a_floor_quotas_or_tokens_the_policy_decides_alone(budget):
+    counts = []
+    for wrap in (retrying, lambda policy: policy):
+        policy = wrap(sampled(seed=3))
+        policy.observe(np.repeat(IDS, 2), np.zeros(26))
+        more = {"domains_P": list("ab" * 6 + "a")} if budget.quotas else {}
+        counts.append(policy.allocate(IDS, budget, costs_P=[10.0] * 13 if budget.tokens else None, **more).tolist())
+    assert counts[0] == counts[1]
+
+
+def test_a_part_of_a_large_pool_holds_all_that_failed():
+    pool, budget = ba.Pool(range(300_000)), Budget(64, floor=0, min_group=1)
+    policy = retrying(sampled(groups=2, explore=1))
+    failed = [5, 77_777, 299_999]
+    policy.observe(np.repeat(failed, 2), np.zeros(6))
+    counts_P = policy.allocate(pool, budget)
+    assert counts_P[failed].tolist() == [2, 2, 2]
+    turned = policy.allocate(ba.Pool(range(299_999, -1, -1)), budget)
+    assert (turned[::-1] == counts_P).all()
+
+
+def test_what_cannot_retry_is_refused():
+    with pytest.raises(UnsupportedError, match="without a memory"):
+        retrying(ba.methods.greso())
+    with pytest.raises(UnsupportedError, match="once a step"):
+        retrying(growing(ba.uniform())).begin(["a", "b"], Budget(16)).request()
+    with pytest.raises(InputError, match="most"):
+        retrying(ba.uniform(), most=1)
