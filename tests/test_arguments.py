@@ -28,7 +28,7 @@ from budgetalloc.methods import (
 )
 from budgetalloc.methods.table import METHODS
 from budgetalloc.offline import comparison, intervals, replay, simulation, worlds
-from budgetalloc.policies import interface, rounds
+from budgetalloc.policies import interface, retries, rounds
 from budgetalloc.solvers.proportional import systematic
 
 BAD: dict[str, Any] = {
@@ -257,6 +257,7 @@ ROWS = [
         step=0,
     ),
     row(rounds.growing, then=play, policy=ba.uniform(), first=2, most=4, rounds=3),
+    row(retries.retrying, then=play, policy=ba.uniform(), most=4),
     row(hints.on_all_fail, then=play, policy=ba.uniform(), hint=lambda ids: None, rollouts=4),
     # downselect
     row(downselect.mixed_first, ids_R=IDS, rewards_R=REWARDS, rows=4),

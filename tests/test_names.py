@@ -13,7 +13,7 @@ from budgetalloc.cli.config import SECTIONS, Config
 from budgetalloc.cli.parser import parser
 from budgetalloc.contrib.pacing import pacing_plan
 from budgetalloc.methods.table import METHODS, method_of
-from budgetalloc.policies import growing, sampled, sequential
+from budgetalloc.policies import growing, retrying, sampled, sequential
 from budgetalloc.training.options import Options, check_node
 from budgetalloc.training.policy_like import resolve_policy
 
@@ -63,7 +63,7 @@ def test_policies_by_name_and_their_arguments(name: str) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        *(ba.uniform, ba.knapsack, ba.thompson, ba.adaptive, sampled, growing, sequential),
+        *(ba.uniform, ba.knapsack, ba.thompson, ba.adaptive, sampled, growing, retrying, sequential),
         *(ba.Budget, ba.Needs, ba.BetaEstimator, ba.Learner, ba.Replay, ba.LedgerWriter),
         *(ba.compare, ba.comparisons, ba.simulate, ba.certify, ba.proportional),
         *(ba.group_advantages, ba.Ledger.read),

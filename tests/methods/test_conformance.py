@@ -26,6 +26,10 @@ def with_a_second_round(seed, policy):
     return policies.sequential(policy(seed=seed), share=0.4)
 
 
+def with_retries(seed, policy):
+    return policies.retrying(policy(seed=seed))
+
+
 def that_grows(seed, policy, **settings):
     return policies.growing(policy(seed=seed), **settings)
 
@@ -48,6 +52,7 @@ OTHER_SETTINGS = (
     partial(with_hints, policy=ba.adaptive, rollouts=4, share=0.05),
     partial(with_hints, policy=ba.methods.dapo, rollouts=3, share=0.9),
     partial(with_a_second_round, policy=ba.adaptive),
+    partial(with_retries, policy=ba.adaptive),
     partial(with_a_second_round, policy=ba.methods.ar3po),
     partial(that_grows, policy=ba.uniform),
     partial(that_grows, policy=ba.adaptive, first=1, most=3),
