@@ -78,8 +78,8 @@ class Memory:
         """The prompts for which a column differs from its starting value."""
         changed_P = np.zeros(len(self), dtype=np.bool_)
         for name, column in self.columns.items():
-            same = np.equal(column, self._start[name]).reshape(len(self), -1)
-            changed_P |= ~same.all(axis=1)
+            same = np.equal(column, self._start[name])
+            changed_P |= ~same.all(axis=tuple(range(1, same.ndim)))
         return list(compress(self._index.ids, changed_P.tolist()))
 
     def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:

@@ -75,6 +75,7 @@ def test_a_part_of_a_large_pool_holds_all_that_failed():
     pool, budget = ba.Pool(range(300_000)), Budget(64, floor=0, min_group=1)
     policy = retrying(sampled(groups=2, explore=1))
     failed = [5, 77_777, 299_999]
+    assert policy.allocate(pool, budget).sum() == 64  # nothing has failed yet
     policy.observe(np.repeat(failed, 2), np.zeros(6))
     counts_P = policy.allocate(pool, budget)
     assert counts_P[failed].tolist() == [2, 2, 2]
