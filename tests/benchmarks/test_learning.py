@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import against  # of benchmarks/learning
+import harm
 import limit
 import numpy as np
 import pages
@@ -122,6 +123,29 @@ def test_the_verdict_on_runs_of_known_success():
     ]
     short = verdict(rows, "adaptive", short=True)
     assert "| slow | 0.400 | 0.550 | 0.475 | -0.075 (-0.075 to -0.075) | 0.800 | 0.700 |" in short
+
+
+def test_what_harms_at_the_rate_of_uniform_groups():
+    def seeds(policy, mix, rate, ends, pass64):
+        curves = [{0: 0.4, STEPS_150: 0.4 + end} for end in ends]
+        return [run_of(curve, policy, mix, rate, at, 150, pass64=[pass64]) for at, curve in enumerate(curves)]
+
+    rows = seeds("uniform4", "few", 3e-4, [0.2, 0.2], 0.8) + seeds("retry", "few", 3e-4, [0.4, 0.4], 0.7)
+    rows += seeds("retry", "few", 2e-4, [0.0, 0.0], 0.1)  # not at the rate of the groups
+    rows += seeds("uniform4", "alike", 3e-4, [0.2, 0.2], 0.8) + seeds("retry", "alike", 3e-4, [0.1, 0.4], 0.8)
+    tuning = [run_of({0: 0.4, STEPS_150: 0.6}, "uniform2", "u_shape", 2e-4, 100, 150)]
+    rows += [*tuning, *seeds("uniform2", "u_shape", 2e-4, [0.4], 0.8), *seeds("retry", "u_shape", 2e-4, [0.4], 0.8)]
+    found = {pool.name: pool for pool in harm.pools(rows, "retry")}
+    assert list(found) == ["few", "alike"]  # u_shape has one seed
+    assert found["few"].harmed == ["pass@64"]
+    assert found["alike"].harmed == []
+    assert found["few"].gains == pytest.approx(np.array([[0.1, 0.1], [0.2, 0.2], [-0.1, -0.1]]))
+    text = harm.table(list(found.values())).splitlines()
+    assert "| few | 2 | 4, 0.0003 | 0.500 | 0.600 | 0.800 | +0.100 (0.100 to 0.100) | +0.200 (0.200 to" in text[2]
+    assert text[-2:] == [
+        "- **Below uniform's**: 1 of 2 pools: `few` (pass@64).",
+        "- **The lowest upper end of an interval**: -0.100 on `few`.",
+    ]
 
 
 def test_rivals_are_those_with_runs_on_all_mixes():
