@@ -90,6 +90,9 @@ wheel: | .venv/bin/uv  ## wheel and sdist in dist/, installed into bare environm
 	$(BIN)/uv build --quiet --python $(PYTHON)
 	$(PYTHON) tests/wheel.py dist $(BIN)/uv constraints/tested.txt
 
+start:  ## outside CI: docs/start.md from empty environments, with pip alone, an older TRL, and without pandas
+	$(PYTHON) tests/start.py
+
 release: wheel  ## after `make check`: checks what an index would get, and prints what a person does next; uploads nothing
 	BIN=$(BIN) sh tests/release.sh
 
