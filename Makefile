@@ -20,7 +20,7 @@ WITHOUT_TRAINING := --ignore=budgetalloc/trl --ignore=budgetalloc/cli/testbed --
 FUZZED := tests/logs/test_fuzz.py tests/beliefs/test_state.py tests/cli/test_config.py
 
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check lint types docs wheel release pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) findings clean
+.PHONY: demo quick test check lint types docs wheel start release pictures mutants fuzz bench soak scale trl-matrix trainers $(TRAINERS:%=trainer-%) findings clean
 
 .venv/bin/uv:  ## an installer that makes the environments in seconds, where pip takes minutes
 	$(PYTHON) -m venv .venv
