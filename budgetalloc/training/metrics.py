@@ -21,7 +21,7 @@ MAIN = frozenset(
         "brier_pool_mean",
         "explained",
         "frac_mixed",
-        "pool_met",
+        "pool_seen",
         "lost",
         "advantage/frac_nonzero",
         "advantage/rms",
@@ -37,7 +37,7 @@ def metrics_of(
     measure: Measure,
     advantages_R: FloatArray,
     lost_R: Beta,
-    pool_met: float | None = None,
+    pool_seen: float | None = None,
     *,
     every: bool = True,
     hints: bool = False,
@@ -49,7 +49,7 @@ def metrics_of(
         measure: Mapped the rewards to success.
         advantages_R: The advantages that are trained on.
         lost_R: The belief about the prompt of each rollout that was requested and never came.
-        pool_met: Share of the dataset's prompts seen before the step, if known.
+        pool_seen: Share of the dataset's prompts seen before the step, if known.
         every: Whether to return all, or those of `MAIN`.
         hints: Whether to count rollouts with a hint.
     """
@@ -66,8 +66,8 @@ def metrics_of(
         if some_unequal(rewards_R) and not np.isnan(rewards_R).any():
             error = float(np.mean((rewards_R - predicted_R) ** 2))
             metrics["explained"] = 1.0 - error / float(np.var(rewards_R))
-    if pool_met is not None:
-        metrics["pool_met"] = min(1.0, pool_met)
+    if pool_seen is not None:
+        metrics["pool_seen"] = min(1.0, pool_seen)
     metrics |= of_advantages(advantages_R)
     if lost_R.mean.size or every:
         metrics |= of_lost(lost_R, batch.belief_R)

@@ -22,7 +22,7 @@ _SUMS = ("rollouts", "tokens", "rewards", "scored")  # of each prompt; "scored":
 _ROWS = 20
 _TextsOf = Callable[[Sequence[Id]], Mapping[Id, str]]
 PANEL = (
-    *("success", "brier", "brier_pool_mean", "explained", "pool_met"),
+    *("success", "brier", "brier_pool_mean", "explained", "pool_seen"),
     *("frac_mixed", "advantage/frac_nonzero", "advantage/lean", "fallback", "seconds"),
 )
 """The metrics of the panel group. docs/metrics.md says what each means and what is healthy."""

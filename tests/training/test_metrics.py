@@ -120,7 +120,7 @@ def test_explained_is_the_share_of_the_variance_of_rewards_that_was_predicted():
 
 def test_the_main_metrics_are_some_of_all_and_equal_them():
     batch = rollouts_of([1.0, 0.0, 0.0, 1.0], ["a", "a", "b", "c"])
-    every, main = described(batch, pool_met=0.5), described(batch, pool_met=0.5, every=False)
+    every, main = described(batch, pool_seen=0.5), described(batch, pool_seen=0.5, every=False)
     assert main.items() <= every.items()
     assert set(main) == MAIN - {"lost"}
     assert len(main) <= 10  # and `fallback` and `seconds`

@@ -347,7 +347,7 @@ def test_the_policy_and_the_range_learn_from_a_step():
     assert session.policy.estimator.step == 1
     assert session.policy.belief(["b"]).mean > 0.5
     assert session.scoring.range.range == (-6.5, 9.5)  # of three rewards, with a margin
-    assert metrics["pool_met"] == 0.0  # of the prompts, before the step
+    assert metrics["pool_seen"] == 0.0  # of the prompts, before the step
     assert metrics["advantage/frac_nonzero"] == pytest.approx(2 / 3)
     assert "hinted" not in metrics
 

@@ -22,7 +22,7 @@ from budgetalloc.logs.ledger import read_log
 from budgetalloc.trl.trackers import COLUMNS, PANEL, Trackers, histogram_of_counts
 
 EXPECTED = [
-    *("success", "brier", "brier_pool_mean", "prompts", "pool_met", "rewards_clipped", "all_equal", "seconds"),
+    *("success", "brier", "brier_pool_mean", "prompts", "pool_seen", "rewards_clipped", "all_equal", "seconds"),
     *("advantage/frac_nonzero", "advantage/mean_abs"),
 ]
 COUNTS, PREDICTED, TABLE = (f"budgetalloc/{name}" for name in ("counts", "predicted", "most_expensive_prompts"))
