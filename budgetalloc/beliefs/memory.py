@@ -6,6 +6,7 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.ids import Id, Index
@@ -29,6 +30,8 @@ class Memory:
         lowest: Lower bound of a column or number. The default is the smaller of 0 and its starting
             value. A loaded state with a smaller value is refused. NaN is refused unless the
             starting value is NaN.
+        hold: From the columns to the prompts that every decision must see, shape (P,), also one
+            that otherwise sees a part of a large pool (`Needs.part`). Default: none.
 
     >>> def last_mean(memory, seen):
     ...     memory.columns["last"][memory.rows(seen.ids_P)] = seen.mean_P
@@ -45,6 +48,7 @@ class Memory:
         numbers: Mapping[str, float] | None = None,
         *,
         lowest: Mapping[str, float] | None = None,
+        hold: Callable[[Mapping[str, FloatArray]], NDArray[np.bool_]] | None = None,
     ) -> None:
         for name, start in (("columns", columns), ("numbers", {} if numbers is None else numbers)):
             if not isinstance(start, Mapping) or not all(isinstance(x, str) for x in start):
@@ -54,6 +58,7 @@ class Memory:
                 advice = "every starting value must be a number, or a list of numbers for a column."
                 raise InputError(name, f"{advice} NaN is allowed.", start)
         check_function("learn", learn, "(memory, seen) that updates the memory")
+        self._hold = hold
         self._start = {name: np.asarray(start, np.float64) for name, start in columns.items()}
         self._rule = learn
         self.columns: dict[str, FloatArray] = {
@@ -74,13 +79,11 @@ class Memory:
         """The prompts seen at least once."""
         return list(self._index.ids)
 
-    def changed(self) -> list[Id]:
-        """The prompts for which a column differs from its starting value."""
-        changed_P = np.zeros(len(self), dtype=np.bool_)
-        for name, column in self.columns.items():
-            same = np.equal(column, self._start[name])
-            changed_P |= ~same.all(axis=tuple(range(1, same.ndim)))
-        return list(compress(self._index.ids, changed_P.tolist()))
+    def held(self) -> list[Id]:
+        """The prompts that every decision must see."""
+        if self._hold is None:
+            return []
+        return list(compress(self._index.ids, self._hold(self.columns).tolist()))
 
     def recall(self, ids_P: Iterable[Id]) -> dict[str, FloatArray]:
         """Each column for these prompts, shape (P,). Unseen prompts have its starting value."""

@@ -56,8 +56,7 @@ class Needs:
         by_group: Whether a decision in rounds may go on when some groups have ended and others have
             not (`ByPrompt.running_P`). Its counts must not depend on which groups ended first.
         part: Whether the decision draws prompts, so that a part of a large pool, another one at
-            each step, can stand for all of it (`seen_of`). It also sees the prompts of which the
-            policy's memory holds something.
+            each step, can stand for all of it (`seen_of`), with those that the memory holds.
     """
 
     candidates: int | Literal["all"] = 1

@@ -1,11 +1,14 @@
 """Retries across steps: a prompt whose rollouts have all failed goes on in the next step."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.memory import Memory
+from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.rewards import BoolArray
 from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.errors import (
     BudgetError,
@@ -25,10 +28,11 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
     """Doubles the rollouts of a prompt while all of them fail, from step to step.
 
     Prompts whose rollouts have all failed come first in the next step, with as many rollouts as
-    have failed. `policy` chooses among the other prompts for the rest of the budget. After `most`
-    failures or a success, a prompt is one of the others again. A step generates once, where
-    `growing` continues a group within the step and waits for each round. NGU (arXiv 2609.13443)
-    continues prompts across steps with a chance.
+    have failed. `policy` chooses among the other prompts for the rest of the budget. After a
+    success a prompt is one of the others again; after `most` failures too, and it is then retried
+    only after its next success, because it may be hopeless. A step generates once, where `growing`
+    continues a group within the step and waits for each round. NGU (arXiv 2609.13443) continues
+    prompts across steps with a chance.
 
     Keep the posterior baseline: the belief has learned from the failures of earlier steps, and the
     step does not train on them again. If retries need more than the budget, some of them wait, in a
@@ -36,7 +40,7 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
 
     Args:
         policy: Chooses the other prompts, in one round. It has no memory of its own.
-        most: Failures after which a prompt is not retried, at least 2.
+        most: Failures in a row after which a prompt is not retried, at least 2.
 
     Raises:
         UnsupportedError: `policy` has a memory of its own, or decides in rounds.
@@ -56,9 +60,11 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
 
     def learn(memory: Memory, seen: ByPrompt) -> None:
         rows = memory.rows(seen.ids_P)
-        failures_P = memory.columns["failures"][rows] + seen.n_P
-        retried_P = (seen.successes_P == 0) & (failures_P < most)
-        memory.columns["failures"][rows] = np.where(retried_P, failures_P, 0.0)
+        failures_P = np.minimum(memory.columns["failures"][rows] + seen.n_P, most)
+        memory.columns["failures"][rows] = np.where(seen.successes_P > 0, 0.0, failures_P)
+
+    def retried(columns: Mapping[str, FloatArray]) -> BoolArray:
+        return (columns["failures"] > 0) & (columns["failures"] < most)
 
     def after_retries(decide: Decide) -> Decide:
         def decide_the_rest(view: View) -> IntArray:
@@ -71,13 +77,13 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
             return counts_P
 
         def decide_with_retries(view: View) -> IntArray | Rounds:
-            failures_P = view.recall["failures"]
-            waiting = np.flatnonzero(failures_P)  # in the random order of the view
+            failures_P, retried_P = view.recall["failures"], retried(view.recall)
+            waiting = np.flatnonzero(retried_P)  # in the random order of the view
             if not len(waiting) or view.budget.fewest or rollouts_alone(view.budget) is None:
                 return decide_the_rest(view)
             spending = Spending(view.budget, len(failures_P))
             spending.give_each(waiting, np.minimum(failures_P, most - failures_P)[waiting])
-            others = np.flatnonzero(failures_P == 0)
+            others = np.flatnonzero(~retried_P)
             if spending.left and can_spend(
                 others, left := replace(view.budget, rollouts=spending.left)
             ):
@@ -94,7 +100,7 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
         name=f"retrying({policy.name}, most={most})",
         decide=after_retries(policy.decide),
         decide_with_features=None if with_features is None else after_retries(with_features),
-        memory=Memory({"failures": 0.0}, learn),
+        memory=Memory({"failures": 0.0}, learn, hold=retried),
         needs=replace(policy.needs, keep_batch=False),
     )
 

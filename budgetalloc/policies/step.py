@@ -102,7 +102,7 @@ class Step:
         memory = self.policy.memory
         if memory is None or len(order_P) == len(self.ids_P):
             return order_P
-        place_K = self.ids_P.places(memory.changed())
+        place_K = self.ids_P.places(memory.held())
         place_K = place_K[place_K >= 0]
         place_K = place_K[shuffled_order(self.ids_P.take(place_K).keys_P, *drawn)]
         return np.concatenate([place_K, order_P[~np.isin(order_P, place_K)]])

@@ -195,13 +195,12 @@ def test_a_value_that_is_no_state_is_refused():
             counting().load_state_dict(wrong)
 
 
-def test_the_prompts_of_which_it_holds_something():
+def test_the_prompts_that_every_decision_must_see():
     def learn(memory, seen):
         memory.columns["last"][memory.rows(seen.ids_P)] = seen.mean_P
-        memory.columns["pair"][memory.rows(seen.ids_P), 1] = seen.n_P - 1
 
-    memory = Memory({"last": 0.0, "pair": [1.0, 0.0]}, learn)
-    assert memory.changed() == []
-    for ids, success in (("aabc", [0.0, 1.0, 0.0, 1.0]), ("ad", [0.0, 0.0])):
-        memory.learn(list(ids), np.array(success), np.array(success))
-    assert memory.changed() == ["c"]  # the others have 0 and one rollout
+    memory = Memory({"last": 0.0}, learn, hold=lambda columns: columns["last"] > 0.5)
+    assert memory.held() == []
+    memory.learn(list("aabc"), np.array([0.0, 1.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0]))
+    assert memory.held() == ["c"]
+    assert Memory({"last": 0.0}, learn).held() == []

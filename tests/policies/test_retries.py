@@ -30,8 +30,17 @@ def test_a_prompt_doubles_while_it_fails_and_then_it_is_one_of_the_others():
     assert [second[x] for x in failed] == [2, 2]
     third = step(policy, ids, budget, ())
     assert third[failed[1]] == 4  # of the two that were left over, the one that passed is not retried
-    fourth = step(policy, ids, budget, ())
-    assert fourth[failed[1]] == 0  # it has failed 8 times
+    assert step(policy, ids, budget, ())[failed[1]] == 0  # it has failed 8 times
+
+
+def test_a_prompt_that_was_given_up_is_retried_again_after_a_success():
+    policy, budget = retrying(sampled(), most=4), Budget(4, floor=0, min_group=1)
+    for rewards, retried in (([0] * 3, 1), ([0], 0), ([0], 0), ([1, 0], 0), ([0, 0], 2), ([0, 1], 0)):
+        policy.observe(["a"] * len(rewards), rewards)
+        recalled = policy.memory.recall(["a"])["failures"][0]
+        assert (policy.memory.held() == ["a"]) == bool(retried), recalled
+        if retried:
+            assert policy.allocate(["a", "b", "c", "d", "e"], budget)[0] == retried
 
 
 def test_failures_wait_for_a_step_that_can_pay_them():
