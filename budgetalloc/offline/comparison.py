@@ -8,11 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.rewards import mixed_groups
 from budgetalloc.budget import Budget, rollouts_alone
 from budgetalloc.errors import (
     InputError,
@@ -143,10 +139,22 @@ def comparisons(
             policy = replace(policy, seed=seed)
         else:
             policy = resolve_policy(policy, f"policies[{name!r}]", seed=seed)
-        monitor = _Monitor(log.again(seed))
+        world, steps_of_run = log.again(seed), list[dict[str, Any]]()
         limit = _affordable(budget, policy, prompts, len(log.ids))
-        run = simulate(policy, monitor, limit, steps, prompts=prompts)
-        return [{"policy": name, "seed": seed, **step, **monitor.figures} for step in run]
+        before = np.zeros(3)
+        for step in simulate(policy, world, limit, steps, prompts=prompts):
+            sums = np.array([world.drawn, world.modelled, world.signal])
+            drawn, modelled, signal = (sums - before).tolist()
+            before, generated = sums, drawn + modelled
+            figures = {
+                "generated": int(generated),
+                "signal": signal / generated,
+                "drawn": 1 - modelled / generated,
+                "modelled": modelled / generated,
+                "mixed": round(step["mixed_groups"] * step["prompts"]),
+            }
+            steps_of_run.append({"policy": name, "seed": seed, **step, **figures})
+        return steps_of_run
 
     def played() -> Iterator[dict[str, Any]]:
         with closing(in_parallel(play, replay.again(0), len(runs), workers)) as results:
@@ -269,42 +277,6 @@ def until_interrupted(
             raise
         return [step for step in seen if whole[step["policy"]] == seeds], True
     return seen, False
-
-
-class _Monitor:
-    """A `World` around a `Replay` that computes the figures of each step from the answers."""
-
-    def __init__(self, world: Replay) -> None:
-        self.world, self.ids = world, world.ids
-        # of the current step
-        self._rounds: list[tuple[list[Id], FloatArray, NDArray[np.bool_]]] = []
-        self.figures: dict[str, float] = {}
-
-    def rollout(self, ids_R: Iterable[Any]) -> FloatArray:
-        ids = list(ids_R)
-        rewards_R = self.world.rollout(ids)
-        self._rounds.append((ids, rewards_R, self.world.modelled_R))
-        return rewards_R
-
-    def learn(self, advantages_R: ArrayLike) -> None:
-        ids, rewards, modelled = zip(*self._rounds, strict=True)
-        ids_R = [name for part in ids for name in part]
-        modelled_R = np.concatenate(modelled)
-        self._rounds.clear()
-        ids_G, group_R = factorize(ids_R)
-        mixed_G = mixed_groups(np.concatenate(rewards), group_R, len(ids_G))
-        share = float(modelled_R.mean())
-        self.figures = {
-            "generated": len(ids_R),
-            "signal": float(np.mean(4 * self.world.variances(ids_R))),
-            "drawn": 1.0 - share,
-            "modelled": share,
-            "mixed": int(mixed_G.sum()),
-        }
-        self.world.learn(advantages_R)
-
-    def success(self) -> float:
-        return self.world.success()
 
 
 def _affordable(budget: Budget | int, policy: Policy, prompts: int, pool: int) -> Budget | int:

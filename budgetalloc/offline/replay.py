@@ -13,7 +13,6 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import InputError, check_integer, check_seed, check_type, keywords
 from budgetalloc.logs.ledger import Ledger
-from budgetalloc.offline.streams import generators
 
 _Ints = NDArray[np.int64]
 
@@ -84,6 +83,8 @@ class Replay:
         """Rollouts answered by logged rewards so far."""
         self.modelled = 0
         """Rollouts answered by the model so far."""
+        self.signal = 0.0
+        """The sum over these rollouts of 4 times the variance of their prompt's logged rewards."""
         self.modelled_R: NDArray[np.bool_] = np.zeros(0, dtype=bool)
         """Which rewards of the last answer the model gave, shape (R,)."""
         check_type("ledger", ledger, Ledger, "a log, such as ba.Ledger.read(path)")
@@ -147,6 +148,7 @@ class Replay:
         other = copy.copy(self)
         other.seed = check_seed(seed)
         other.drawn = other.modelled = other.sweep = 0
+        other.signal = 0.0
         return other
 
     @property
@@ -195,6 +197,7 @@ class Replay:
         modelled = sum(marks)
         self.drawn += len(at_R) - modelled
         self.modelled += modelled
+        self.signal += float(4 * self._variances(at_R).sum())
         self._clock += len(at_R)
         return rewards_R
 
@@ -223,7 +226,10 @@ class Replay:
     def variances(self, ids_P: Iterable[Any]) -> FloatArray:
         """The variance of each prompt's rewards over its visits v-2 to v+2, shape (P,): p (1-p) for
         0/1 rewards."""
-        low_P, high_P = self._near(self._find(ids_P, "ids_P"))
+        return self._variances(self._find(ids_P, "ids_P"))
+
+    def _variances(self, at_P: _Ints) -> FloatArray:
+        low_P, high_P = self._near(at_P)
         squares_P = _mean(self._squares_G1, self._scored_G1, low_P, high_P)
         mean_P = _mean(self._passed_G1, self._scored_G1, low_P, high_P)
         return np.maximum(squares_P - mean_P**2, 0.0)
@@ -245,16 +251,15 @@ class Replay:
         """Shuffles the logged rewards of prompts not yet requested in this sweep, and draws the
         model's rates."""
         new_P = at_P[[at not in self._left for at in at_P.tolist()]]
-        keys_P = np.array([stable_key(self.ids[at]) for at in new_P.tolist()], dtype=np.uint64)
         here_P = self._sweep < self._visits_P[new_P]
         visit_P = np.where(here_P, self._first_P[new_P] + self._sweep, 0)
         low_P, high_P = self._near(new_P)
         passed_P = self._passed_G1[high_P] - self._passed_G1[low_P]
         places = (visit_P, visit_P + here_P, low_P, high_P)
         ends = (self._scored_G1[x_P].tolist() for x_P in places)
-        rngs = generators(self.seed, keys_P, self._sweep)
-        columns = new_P.tolist(), rngs, passed_P.tolist(), *ends
-        for at, rng, passed, start, stop, first, end in zip(*columns, strict=True):
+        columns = new_P.tolist(), passed_P.tolist(), *ends
+        for at, passed, start, stop, first, end in zip(*columns, strict=True):
+            rng = np.random.default_rng([self.seed, stable_key(self.ids[at]), self._sweep])
             logged = self._rewards[start:stop].tolist()
             rng.shuffle(logged)
             model: FloatArray | float = self._rewards[first:end]
