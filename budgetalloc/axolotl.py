@@ -8,7 +8,7 @@ from axolotl.integrations.base import BasePlugin
 from pydantic import BaseModel
 
 from budgetalloc.contrib.pacing import tuples
-from budgetalloc.errors import UnsupportedError, check_type
+from budgetalloc.errors import check_type, refuse
 from budgetalloc.training.options import Options, check_node
 from budgetalloc.training.policy_like import resolve_policy
 
@@ -55,9 +55,7 @@ def _arguments(cfg: Mapping[str, Any]) -> dict[str, Any]:
         "context_parallel_size above 1: axolotl then compares num_generations rows in a row, which "
         "are not the policy's groups. Use 1": (cfg.get("context_parallel_size") or 1) > 1,
     }
-    for what, applies in refused.items():
-        if applies:
-            raise UnsupportedError(f"budgetalloc.axolotl.Plugin does not work with {what}.")
+    refuse(refused, "budgetalloc.axolotl.Plugin does not work with ", ".")
     given = cfg.get("budgetalloc") or {}
     check_type("budgetalloc", given, Mapping, "a mapping, such as {policy: adaptive}")
     check_node(given, _OWN)

@@ -8,7 +8,7 @@ import functools
 import importlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -97,6 +97,18 @@ class StateError(BudgetallocError, ValueError):
 class UnsupportedError(BudgetallocError, NotImplementedError):
     """A trainer, version or option that budgetalloc does not support. The text says why and what to
     do."""
+
+
+def refuse(refused: Mapping[str, Any], before: str = "", after: str = "") -> None:
+    """Raises `UnsupportedError` with the first of these texts whose condition is true.
+
+    >>> refuse({"tools": [], "images": True}, "Trees do not work with ", ".")
+    Traceback (most recent call last):
+    budgetalloc.errors.UnsupportedError: Trees do not work with images.
+    """
+    for what, applies in refused.items():
+        if applies:
+            raise UnsupportedError(f"{before}{what}{after}")
 
 
 @contextmanager

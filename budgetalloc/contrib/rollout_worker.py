@@ -23,7 +23,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.contrib.admission import Admission, Plan, most_ahead
 from budgetalloc.contrib.completions import Completion, Server
-from budgetalloc.errors import InputError, UnsupportedError, check_integer
+from budgetalloc.errors import InputError, UnsupportedError, check_integer, refuse
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
@@ -175,9 +175,7 @@ class AdaptiveRolloutWorker:
             f"cost={options.cost!r}: the worker's rollouts report no costs. Use cost='tokens', or "
             "GRPOTrainer with AdaptiveGRPOCallback.": isinstance(options.cost, Mapping),
         }
-        for text, applies in refused.items():
-            if applies:
-                raise UnsupportedError(text)
+        refuse(refused)
 
     def attach(self, trainer: Any) -> None:
         """Takes model, dataset, tokenizer and sampling parameters from the trainer. Its checkpoints
@@ -541,9 +539,7 @@ def _check_trainer(trainer: Any, prompts: Prompts) -> None:
         "this worker does not use. Start the server without --enable-lora: TRL then sends the "
         "merged weights.": getattr(trainer, "_lora_sync", False),
     }
-    for text, applies in refused.items():
-        if applies:
-            raise UnsupportedError(text)
+    refuse(refused)
     if trainer._epoch_stop_groups is not None:
         raise InputError(
             "AsyncGRPOConfig has no max_steps: TRL would count groups of any size as an epoch's "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.contrib.generation import ends, extended, tokens_of
-from budgetalloc.errors import InputError, UnsupportedError, check_integer, check_type
+from budgetalloc.errors import InputError, check_integer, check_type, refuse
 
 
 class ThoughtAndAnswer:
@@ -52,8 +52,7 @@ class ThoughtAndAnswer:
                 getattr(trainer, "tools", None) or getattr(trainer, "environment_factories", None)
             ),
         }
-        if used := [what for what, applies in refused.items() if applies]:
-            raise UnsupportedError(f"rollout_func=ThoughtAndAnswer(...) works without {used[0]}.")
+        refuse(refused, "rollout_func=ThoughtAndAnswer(...) works without ", ".")
         prompts_R, most = tokens_of(trainer, prompts), self.longest_thought(trainer)
         made_R = extended(trainer, prompts_R, np.full(len(prompts), most))
         own_R = self.answer_to(trainer, prompts_R, made_R)

@@ -1,10 +1,10 @@
 """Refuses versions of verl and settings that are not supported, before any worker starts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.errors import InputError, UnsupportedError
+from budgetalloc.errors import InputError, UnsupportedError, refuse
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options
 
@@ -50,13 +50,6 @@ def check_verl(trainer: type, version: str, seam: Sequence[str] = SEAM) -> None:
         )
 
 
-def _refuse(who: str, refused: Mapping[str, Any]) -> None:
-    """Raises `UnsupportedError` with the first of these texts whose condition is true."""
-    for what, applies in refused.items():
-        if applies:
-            raise UnsupportedError(f"{who} does not work with {what}.")
-
-
 def check_config(
     config: Any, policy: Policy, options: Options, uses_critic: bool, *, ahead: bool = False
 ) -> None:
@@ -73,26 +66,18 @@ def check_config(
     filters = (config.algorithm.get("filter_groups") or {}).get("enable", False)
     refills = config.trainer.v1.sampler.get("sync_refill_failed_groups", False)
     paced = policy.plan != ()
-    mode = f"trainer_mode={config.trainer.v1.trainer_mode}"
-    if ahead:
-        number = "which trains on a number of groups whatever their sizes"
-        inside = "Use candidates=1, or trainer_mode=budgetalloc"
-        _refuse(
-            mode,
-            {
-                f"candidates={candidates!r} in an asynchronous trainer, {number}. "
-                f"{inside}": candidates != 1,
-                f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, "
-                f"whose batches hold groups of several decisions. {_SYNC}": chooses,
-                f"domain={options.domain!r} in an asynchronous trainer, whose batches hold groups "
-                f"of several decisions. {_SYNC}": options.domain is not None,
-                f"a pacing ({policy}) in an asynchronous trainer, {number}. {_SYNC}": paced,
-            },
-        )
+    number = "which trains on a number of groups whatever their sizes"
+    several = f"whose batches hold groups of several decisions. {_SYNC}"
     once = "Use a policy that decides counts once a step, such as adaptive or knapsack"
-    _refuse(
-        mode,
+    refuse(
         {
+            f"candidates={candidates!r} in an asynchronous trainer, {number}. Use candidates=1, or "
+            "trainer_mode=budgetalloc": ahead and candidates != 1,
+            f"a policy that chooses among its rollouts ({policy}) in an asynchronous trainer, "
+            f"{several}": ahead and chooses,
+            f"domain={options.domain!r} in an asynchronous trainer, {several}": ahead
+            and options.domain is not None,
+            f"a pacing ({policy}) in an asynchronous trainer, {number}. {_SYNC}": ahead and paced,
             f"a pacing of {policy}, which leaves verl's batch as it is. {once}": paced
             and options.keep_batch,
             f"a pacing of {policy}, which generates more than it trains on. {once}": paced
@@ -115,6 +100,8 @@ def check_config(
             f"of {estimator}. Use algorithm.adv_estimator=grpo, and +budgetalloc.baseline= and "
             "+budgetalloc.scale= for other advantages": own and estimator != "grpo",
         },
+        f"trainer_mode={config.trainer.v1.trainer_mode} does not work with ",
+        ".",
     )
 
 
