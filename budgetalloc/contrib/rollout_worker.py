@@ -143,7 +143,15 @@ class AdaptiveRolloutWorker:
         # Unlike with GRPOTrainer, advantages are always computed here.
         given = {"baseline": self.policy.needs.baseline or "group"} | options
         self.options = Options.resolve(self.policy.needs, "group", given, trl=False, others=_OTHERS)
-        self._check_policy()
+        refused = {
+            f"{self.policy} has a plan: give the worker the rollouts of each step, "
+            "rollouts_per_step=, and a policy without a plan.": self.policy.plan,
+            f"cost={self.options.cost!r}: the worker's rollouts report no costs. Use "
+            "cost='tokens', or GRPOTrainer with AdaptiveGRPOCallback.": isinstance(
+                self.options.cost, Mapping
+            ),
+        }
+        refuse(refused)
         self._names = [getattr(x, "__name__", type(x).__name__) for x in self.reward_funcs]
         weights = [1.0] * len(self._names)
         self.session = Session(
@@ -166,16 +174,6 @@ class AdaptiveRolloutWorker:
         self._error: BaseException | None = None
         self._warned = False
         self._last_progress, self._doing = 0.0, ""
-
-    def _check_policy(self) -> None:
-        options = self.options
-        refused = {
-            f"{self.policy} has a plan: give the worker the rollouts of each step, "
-            "rollouts_per_step=, and a policy without a plan.": self.policy.plan,
-            f"cost={options.cost!r}: the worker's rollouts report no costs. Use cost='tokens', or "
-            "GRPOTrainer with AdaptiveGRPOCallback.": isinstance(options.cost, Mapping),
-        }
-        refuse(refused)
 
     def attach(self, trainer: Any) -> None:
         """Takes model, dataset, tokenizer and sampling parameters from the trainer. Its checkpoints

@@ -36,13 +36,6 @@ def _scaled_advantages(ids_R: Sequence[Id], rewards_R: FloatArray) -> FloatArray
     return np.where(np.isnan(rewards_R), np.nan, advantages_R)
 
 
-def _rng_of_step(seed: int, ids_R: Sequence[Id], rewards_R: FloatArray) -> np.random.Generator:
-    """A generator seeded by the step's ids and rewards: all processes and repetitions draw the
-    same."""
-    shown = repr(list(ids_R)).encode() + np.ascontiguousarray(rewards_R, dtype=np.float64).tobytes()
-    return np.random.default_rng([seed, zlib.crc32(shown)])
-
-
 @dataclass(frozen=True)
 class _Resampled:
     """What Shuffle-R1 keeps. `Policy` gives it its seed."""
@@ -62,7 +55,10 @@ class _Resampled:
         if not len(pairs_J2):
             return rest
         weights_J = np.abs(advantages_R[pairs_J2]).sum(axis=1)
-        rng = _rng_of_step(self.seed, ids_R, rewards_R)
+        # seeded by the step's ids and rewards: all processes and repetitions draw the same
+        rewards = np.ascontiguousarray(rewards_R, dtype=np.float64)
+        step = zlib.crc32(repr(list(ids_R)).encode() + rewards.tobytes())
+        rng = np.random.default_rng([self.seed, step])
         drawn = downselect.weighted_resample(weights_J, len(pairs_J2), draws=self.draws, rng=rng)
         return np.sort(np.r_[pairs_J2[drawn].ravel(), rest])
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from budgetalloc.beliefs.ids import blocks
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget, groups_fit
 from budgetalloc.errors import InputError, UnsupportedError, check_array, check_rng, keywords, shown
@@ -224,21 +223,12 @@ def drawn(shares: FloatArray, start: float, group: int = 1) -> tuple[IntArray, I
     A share's count is the number of positions `start`, `start + 1`, ... in its part of the
     cumulative shares.
     """
-    close, total, before = 1e-9 * max(1.0, float(shares.sum()) / group), 0.0, 0.0
-    places, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
-    for block in blocks(len(shares)):
-        part = shares[block].copy() if group == 1 else np.minimum(shares[block] / group, 1.0)
-        part[0] += total
-        end = np.cumsum(part, out=part)
-        total = end[-1]
-        whole = np.rint(end)
-        end = np.where(np.abs(whole - end) < close, whole, end)
-        # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling
-        # of the end.
-        until = np.minimum(np.floor(end + start), np.ceil(end))
-        count = np.diff(until, prepend=before)
-        before = until[-1]
-        some = np.flatnonzero(count > 0)  # several times as fast as without the comparison
-        places.append(block.start + some)
-        counts.append(count[some])
-    return np.concatenate(places), np.concatenate(counts).astype(np.int64)
+    close = 1e-9 * max(1.0, float(shares.sum()) / group)
+    end = np.cumsum(shares if group == 1 else np.minimum(shares / group, 1.0))
+    whole = np.rint(end)
+    end = np.where(np.abs(whole - end) < close, whole, end)
+    # An end plus a start just below 1 may be rounded up, so the count is limited by the ceiling of
+    # the end.
+    counts = np.diff(np.minimum(np.floor(end + start), np.ceil(end)), prepend=0.0)
+    places = np.flatnonzero(counts > 0)  # several times as fast as without the comparison
+    return places, counts[places].astype(np.int64)

@@ -1,8 +1,6 @@
 """Proportional shares, rounded or drawn: the budget is conserved, and a count is close to its share."""
 
 import re
-import sys
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from budgetalloc import Budget, BudgetError, InputError, UnsupportedError, proportional
-from budgetalloc.beliefs.ids import blocks
 from budgetalloc.solvers.proportional import clipped_shares, largest_remainder, systematic, systematic_in_groups
 
 weight = st.one_of(st.just(0.0), st.floats(1e-3, 1e3), st.sampled_from([1.0, 2.0]))
@@ -239,11 +236,3 @@ def test_prompts_with_groups_of_every_size_have_the_expectation_of_their_weights
     mean_P = np.mean([systematic_in_groups(weights_P, least_P, budget, rng) for _ in range(1500)], axis=0)
     assert mean_P.reshape(10, 4).sum(axis=0) == pytest.approx([5, 10, 15, 10], abs=0.3)
     assert mean_P == pytest.approx(weights_P / 2, rel=0.25)
-
-
-@pytest.mark.parametrize("group", [1, 3])
-def test_the_counts_do_not_depend_on_the_blocks(monkeypatch, group):
-    weights_P, budget = np.random.default_rng(0).random(500), Budget(120, floor=0, cap=9, min_group=group)
-    whole = systematic(weights_P, budget, np.random.default_rng(1))
-    monkeypatch.setattr(sys.modules[systematic.__module__], "blocks", partial(blocks, size=7))
-    assert systematic(weights_P, budget, np.random.default_rng(1)).tolist() == whole.tolist()
