@@ -247,7 +247,6 @@ class Adept(Stateful):
             raise InputError("recent", "does not hold domains and gains.")
 
     def _steps(self) -> tuple[IntArray, FloatArray]:
-        """The domain of each step, and its gain."""
         at_T, gain_T = self._recent_S2[~np.isnan(self._recent_S2[:, 0])].T
         return at_T.astype(np.int64), gain_T
 

@@ -470,11 +470,9 @@ class AdaptiveRolloutWorker:
 
     @property
     def _planned(self) -> int:
-        """Rollouts of all steps that have begun."""
         return self._spent + self._admission.rollouts
 
     def _rows(self) -> int:
-        """The rollouts of the next step that are trained on."""
         rows = self.rollouts_per_step
         if callable(rows):
             rows = check_integer(

@@ -328,7 +328,6 @@ def _tinker(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Mad
 
 
 def _is_profile(record: Record) -> bool:
-    """Whether NeMo Gym wrote the record."""
     return "mean/reward" in record and isinstance(record.get("sample"), dict)
 
 

@@ -210,7 +210,6 @@ def _pandas() -> Any:
 
 
 def _normal(rows: Any) -> Any:
-    """The rows with all columns of a ledger, in their order."""
     more = [name for name in _MORE if name in rows]
     types: dict[str, Any] = dict.fromkeys(COLUMNS, np.float64)
     types |= {"step": np.int64, "prompt": object, "domain": object}

@@ -441,7 +441,6 @@ def _rewards(cell: Any) -> list[float] | None:
 
 
 def _expanded(out: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """A row for each reward of a group."""
     none = out["reward"].map(len) == 0
     notes.note("row of no rollouts", none.sum())
     if "step" in out:

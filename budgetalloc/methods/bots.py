@@ -21,7 +21,6 @@ _KEPT = 0.9  # share of the capability kept at a step
 
 
 def _capability(step: int) -> str:
-    """The number of the memory that holds a step's capability."""
     return f"capability {step % _WINDOW}"
 
 

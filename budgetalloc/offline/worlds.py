@@ -126,7 +126,6 @@ def _is_skill(skill: Any, strategies: int) -> bool:
 
 
 def _all_of(wrong: Any) -> list[Any]:
-    """The wrong strategies of a skill."""
     return list(wrong) if isinstance(wrong, (tuple, list)) else [wrong]
 
 

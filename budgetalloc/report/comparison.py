@@ -308,5 +308,4 @@ def _number(value: float, exact: bool = False) -> str:
 
 
 def _quotient(one: float, other: float) -> str:
-    """The second as a multiple of the first; "-" if it is not known."""
     return "-" if math.isnan(one) or math.isnan(other) or not one else f"{other / one:.2f}"

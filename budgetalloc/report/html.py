@@ -91,7 +91,6 @@ def page(template: str, **values: Any) -> str:
 
 
 def _axes(height: float = 2.5) -> Any:
-    """Empty axes of a picture."""
     figures = imported("matplotlib.figure", "A page of a report", "logs")
     axes = figures.Figure(figsize=(4.2, height), layout="constrained").subplots()
     axes.spines[["top", "right"]].set_visible(False)

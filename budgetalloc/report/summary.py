@@ -307,7 +307,6 @@ def report(
 
 
 def _figures(ledger: Ledger, success_R: Any, resolution: float) -> dict[str, Any]:
-    """The fields of a report that follow from the rollouts."""
     pd = imported("pandas", "A report", "logs")
     frame = ledger.frame.assign(success=success_R)
     steps_S = np.unique(frame["step"])

@@ -307,7 +307,6 @@ def as_text(report: Report, width: int = 100, *, unicode: bool | None = None) ->
 
 
 def _shows_bars() -> bool:
-    """Whether the terminal's encoding has the characters of a bar."""
     try:
         _BARS.encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):

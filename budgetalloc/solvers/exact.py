@@ -214,7 +214,6 @@ def _limits(
     budget: Budget,
     max_prompts: int | None,
 ) -> list[tuple[IntArray, int, int]]:
-    """The limits of a problem, without that of tokens."""
     every_P1 = np.ones((prompts, 1), dtype=np.int64)
     limits = []
     if budget.rollouts is not None:

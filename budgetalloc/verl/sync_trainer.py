@@ -89,7 +89,6 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
         return batch
 
     def _batch_of(self, rows: list[int]) -> Any:
-        """Rows of the dataset, in the form of verl's loader."""
         columns = collate_fn([self.train_dataset[row] for row in rows])
         # verl splits its keys at "_"
         columns["uid"] = np.array([str(uuid.uuid4()) for _ in rows], dtype=object)
@@ -126,7 +125,6 @@ class AdaptivePPOTrainer(AttachedTrainer, PPOTrainerSync):  # type: ignore[misc]
             self._seconds += time.perf_counter() - started
 
     def _tell_groups(self, tags: Mapping[str, Mapping[str, Any]], uids: list[str]) -> None:
-        """Passes the rollouts of these groups to the session."""
         rows = transfer_queue.of_groups(tags, uids, "train")
         sessions = Sessions.of(rows.keys, rows.tags, uids)
         self._tell(rows, sessions, [self._groups.prompts[uid] for uid in sessions.uids_R])

@@ -96,7 +96,6 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.session.attach(Host(self.prompts, sizes, self._group, self.settings.check_shadow))
 
     def _names_of(self, batch: Any) -> list[Id]:
-        """The prompt of each row of the loader's batch."""
         name = self._name_column
         return self.prompts.ids([{name: value} for value in column(batch, name)])
 
@@ -106,7 +105,6 @@ class AttachedTrainer(PPOTrainer):  # type: ignore[misc]
         self.batch = self.session.record(self.global_steps)
 
     def _tell(self, batch: Any, sessions: Sessions, ids_R: list[Id]) -> None:
-        """Passes these rollouts to the session."""
         session = self.session
         if not ids_R:
             session.observe([], np.zeros((0, len(session.scoring.names))), [])

@@ -166,7 +166,6 @@ def _run_to_train(script: Path, argv: list[str], policy: str | None, tell: _Tell
 
 
 def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and texts that say what the training would do."""
     from budgetalloc.trl.compatibility import unaligned_saves
     from budgetalloc.trl.reward_probes import probe
 

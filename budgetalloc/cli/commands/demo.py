@@ -131,7 +131,6 @@ def _stopped(
 def _train(
     given: tuple[dict[str, _Arm], list[tuple[str, int]], argparse.Namespace], at: int
 ) -> "tuple[tuple[str, int], list[Point]]":
-    """One training, in a process of its own."""
     from budgetalloc.cli.testbed.train import train
 
     arms, jobs, args = given
@@ -162,7 +161,6 @@ def _can_draw() -> bool:
 
 
 def _success(curves: "Curves", name: str) -> NDArray[np.float64]:
-    """Success by seed and point."""
     return np.array([[point.success for point in curve] for curve in curves[name]])
 
 

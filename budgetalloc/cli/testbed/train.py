@@ -28,8 +28,6 @@ class Point(NamedTuple):
 
 
 class _Curve(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Counts the rollouts, and measures the model."""
-
     def __init__(self, seed: int) -> None:
         self.points: list[Point] = []
         self.trainer: Any = None
