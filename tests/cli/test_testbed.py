@@ -59,18 +59,6 @@ def test_a_trap_pays_its_coin_whatever_the_answer_anew_at_every_step_and_call() 
     assert toss(make_reward(seed=1, rank=1), 2) != tosses[-1]
 
 
-@pytest.mark.parametrize("text", ["", "4071", "A4071=", "a407=", "a40b1=", "a4071"])
-def test_errors_name_the_argument_and_the_way_out(text: str) -> None:
-    with pytest.raises(ValueError, match="not a prompt"):
-        skills.prompt_id(text)
-    with pytest.raises(ValueError, match="no answer is right"):
-        answer("y4071=")
-    with pytest.raises(ValueError, match=r"per_skill=9500: skill 'a' has \d+\. Use 1 to"):
-        pool(9500)
-    with pytest.raises(ValueError, match="prompt_id=260000"):
-        skill_of(260_000)
-
-
 @pytest.mark.slow
 def test_the_shipped_model_leaves_room_to_learn_and_measuring_changes_nothing() -> None:
     torch, _ = pytest.importorskip("torch"), pytest.importorskip("trl")
