@@ -30,12 +30,7 @@ class Held:
     only the number of its cells is known. Responses are read of the first rows only."""
 
     def __init__(self, schema: Any, wanted: Wanted | None) -> None:
-        for name, count in Counter(schema.names).items():
-            if count > 1:
-                raise InputError(
-                    f"The log has the column {name!r} twice, in {listed(schema.names)}: rename one "
-                    "of them."
-                )
+        check_names(schema.names)
         self.schema = schema
         self.read, self.response = set(schema.names), None
         if wanted is not None:
@@ -109,6 +104,15 @@ def _is_number(kind: Any) -> bool:
     return text.startswith(("int", "uint", "float", "double", "halffloat", "null"))
 
 
+def check_names(names: Sequence[str]) -> None:
+    """Raises `InputError` if a name comes twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(
+                f"The log has the column {name!r} twice, in {listed(names)}: rename one of them."
+            )
+
+
 def arrow_frames(
     files: Sequence[Path], notes: Notes, wanted: Wanted | None = None, most: int | None = None
 ) -> Iterator[pd.DataFrame]:
@@ -171,14 +175,16 @@ class _Parquet:
 
     def _cells(self, name: str) -> int:
         """How many rows have a value."""
-        meta, nulls = self._meta, 0
-        paths = (meta.schema.column(at).path for at in range(meta.num_columns))
-        at = [path.split(".")[0] for path in paths].index(name)
+        at, meta = [x.split(".")[0] for x in self._paths()].index(name), self._meta
+        nulls = 0
         for group in range(meta.num_row_groups):
             column = meta.row_group(group).column(at)
             known = column.is_stats_set and column.statistics.has_null_count
             nulls += column.statistics.null_count if known else 0
         return max(int(meta.num_rows) - nulls, 0)
+
+    def _paths(self) -> list[str]:
+        return [self._meta.schema.column(at).path for at in range(self._meta.num_columns)]
 
 
 class _Ipc:

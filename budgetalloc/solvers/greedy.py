@@ -18,6 +18,7 @@ from budgetalloc.solvers.domains import Domains
 from budgetalloc.solvers.interface import check_costs, check_domains, check_values, largest
 
 _MOST_WORK, _MOST_CORE = 500_000, 256  # limits of `_improve`: sums, and prompts of a large problem
+_FEW = 1000  # blocks that are sorted at once
 Values = Callable[[Any], FloatArray]
 """The values of the prompts at these rows, which few problems ask for."""
 
@@ -103,13 +104,29 @@ def _improved(
 
 def _fitting(gains_K: FloatArray, sizes_K: IntArray, left: int) -> tuple[IntArray, int, int]:
     """The places of the best gains, ties in order, up to the first block that does not fit; what is
-    then left, and the place of that block, or of the last one if all fit."""
+    then left, and the place of that block, or of the last one if all fit.
+
+    Halves are set apart by the median until few blocks are left to sort.
+    """
+    at_K, taken = np.arange(len(gains_K)), []
+    while len(at_K) > _FEW:
+        median = np.partition(gains_K, len(at_K) // 2)[len(at_K) // 2]
+        part = np.flatnonzero(gains_K > median)
+        if not len(part):
+            break
+        size = int(sizes_K[part].sum())
+        if size <= left:
+            taken.append(at_K[part])
+            left -= size
+            part = np.flatnonzero(gains_K <= median)
+        at_K, gains_K, sizes_K = at_K[part], gains_K[part], sizes_K[part]
     order = np.argsort(-gains_K, kind="stable")
     spent = np.cumsum(sizes_K[order])
     fits = int(np.searchsorted(spent, left, side="right"))
+    taken.append(at_K[order[:fits]])
     left -= int(spent[fits - 1]) if fits else 0
-    first = int(order[min(fits, len(order) - 1)]) if len(order) else 0
-    return order[:fits], left, first
+    first = int(at_K[order[min(fits, len(order) - 1)]]) if len(order) else 0
+    return np.concatenate(taken), left, first
 
 
 def _portions(gains_K: FloatArray, sizes_K: IntArray, limit: int) -> IntArray:

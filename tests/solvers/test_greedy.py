@@ -221,3 +221,24 @@ def test_a_floor_beyond_the_tokens_names_tokens_that_would_do():
 def test_an_unsupported_limit_names_the_solver_that_supports_it(budget, text):
     with pytest.raises(UnsupportedError, match=re.escape(text)):
         greedy(np.zeros((2, 3)), [1, 1], budget)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0]), st.integers(0, 3)), min_size=1, max_size=40),
+    st.integers(0, 60),
+    st.integers(1, 9),
+)
+def test_blocks_that_fit_are_those_of_a_stable_sort(blocks, left, few):
+    gains_K, sizes_K = (np.array(x) for x in zip(*blocks, strict=True))
+    order = np.argsort(-gains_K, kind="stable")
+    fits = int((np.cumsum(sizes_K[order]) <= left).sum())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_FEW", few)
+        taken, rest, first = module._fitting(gains_K, sizes_K, left)
+        portion_K = module._portions(gains_K, sizes_K, left)
+    assert sorted(taken) == sorted(order[:fits])
+    assert rest == left - sizes_K[order[:fits]].sum()
+    assert first == order[min(fits, len(order) - 1)]
+    assert portion_K.sum() == min(left, sizes_K.sum())
+    assert (portion_K[order[:fits]] == sizes_K[order[:fits]]).all()
+    assert not portion_K[order[fits + 1 :]].any()
