@@ -23,7 +23,7 @@ from budgetalloc.errors import (
     StateError,
     UnsupportedError,
 )
-from budgetalloc.errors import nearest as _nearest
+from budgetalloc.errors import nearest_name as _nearest
 from budgetalloc.logs.ledger import Ledger
 from budgetalloc.logs.ledger_writer import LedgerWriter
 from budgetalloc.offline.comparison import compare, comparisons

@@ -14,7 +14,7 @@ from budgetalloc.errors import (
     check_type,
     is_number,
     keywords,
-    shown,
+    short_repr,
 )
 
 IntArray = NDArray[np.int64]
@@ -205,7 +205,7 @@ def rollouts_alone(budget: Budget) -> int | None:
 
 def _refused(what: str, **settings: Any) -> BudgetError:
     """The error about these settings; the first is the argument that is refused."""
-    given = ", ".join(f"{name}={shown(value)}" for name, value in settings.items())
+    given = ", ".join(f"{name}={short_repr(value)}" for name, value in settings.items())
     return BudgetError(f"Budget({given}): {what}", argument=next(iter(settings)))
 
 

@@ -34,7 +34,7 @@ def printable(text: str) -> str:
     )
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """The `repr` of a value for an error text, truncated if it is long."""
     try:
         text = repr(value)
@@ -76,7 +76,7 @@ class InputError(BudgetallocError, ValueError):
     ) -> None:
         if advice:
             argument = re.split(r"[\[=]", name)[0]
-            name += "".join(f"={shown(x)}:" for x in value) + f" {advice}"
+            name += "".join(f"={short_repr(x)}:" for x in value) + f" {advice}"
         super().__init__(name, argument=argument)
 
 
@@ -112,7 +112,7 @@ def refuse(refused: Mapping[str, Any], before: str = "", after: str = "") -> Non
 
 
 @contextmanager
-def about(setting: str, argument: str | None = None) -> Iterator[None]:
+def prefix_errors(setting: str, argument: str | None = None) -> Iterator[None]:
     """Errors of budgetalloc inside begin with this text, and may be about this argument."""
     try:
         yield
@@ -120,7 +120,7 @@ def about(setting: str, argument: str | None = None) -> Iterator[None]:
         raise type(error)(f"{setting}{error}", argument=argument or error.argument) from error
 
 
-def imported(library: str, needed_for: str, extra: str, more: str = "") -> Any:
+def import_optional(library: str, needed_for: str, extra: str, more: str = "") -> Any:
     """Imports an optional library, or raises `UnsupportedError`, which says how to install it.
 
     Args:
@@ -144,12 +144,14 @@ def installing(extra: str) -> str:
     return f"pip install 'budgetalloc{end}, or in a clone of the repository pip install '.{end}"
 
 
-def nearest(word: object, known: Collection[Any]) -> str:
+def nearest_name(word: object, known: Collection[Any]) -> str:
     """The end of a sentence about an unknown word: the nearest known word, or a full stop. Case and
     hyphens do not matter.
 
-    >>> nearest("knapsak", ["uniform", "knapsack"]), nearest("zzz", ["uniform", "knapsack"])
-    (', did you mean knapsack?', '.')
+    >>> nearest_name("knapsak", ["uniform", "knapsack"])
+    ', did you mean knapsack?'
+    >>> nearest_name("zzz", ["uniform", "knapsack"])
+    '.'
     """
     by_spelling = {_spelling(x): x for x in reversed([*known])}
     near = difflib.get_close_matches(_spelling(word), by_spelling, n=1, cutoff=0.5)
@@ -176,7 +178,8 @@ def check_known(word: object, known: Collection[Any], said: str, argument: str =
     """
     if word not in known:
         raise InputError(
-            f"{said} is unknown{nearest(word, known)} Use one of {', '.join(map(str, known))}.",
+            f"{said} is unknown{nearest_name(word, known)} Use one of "
+            f"{', '.join(map(str, known))}.",
             argument=argument or str(word),
         )
 
@@ -257,7 +260,7 @@ def check_number(
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raises `InputError` unless the value is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
-        raise InputError(name, f"use one of {allowed}{nearest(value, allowed)}", value)
+        raise InputError(name, f"use one of {allowed}{nearest_name(value, allowed)}", value)
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -277,7 +280,7 @@ def check_type(name: str, value: Any, kind: type | tuple[type, ...], what: str) 
     """Raises `InputError` unless the value is an instance of `kind`. `what` says what to give."""
     if not isinstance(value, kind):
         kind_of = type(value).__name__
-        raise InputError(f"{name}={shown(value)}", f"is of type {kind_of}: give {what}.")
+        raise InputError(f"{name}={short_repr(value)}", f"is of type {kind_of}: give {what}.")
 
 
 def check_rng(rng: Any) -> None:

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from budgetalloc import Budget
-from budgetalloc.errors import BudgetError, InputError, StateError, check_choice, check_integer, check_number, nearest
+from budgetalloc.errors import (
+    BudgetError,
+    InputError,
+    StateError,
+    check_choice,
+    check_integer,
+    check_number,
+    nearest_name,
+)
 
 
 @pytest.mark.parametrize("value", [0, 9, 2.0, True, None, "3", float("nan")])
@@ -35,9 +43,9 @@ def test_a_choice_is_one_of_the_names():
 
 
 def test_nearest_names_nothing_that_is_far():
-    assert nearest("floors", ["rollouts", "floor"]) == ", did you mean floor?"
-    assert nearest("zzz", ["rollouts", "floor"]) == "."
-    assert nearest(None, []) == "."
+    assert nearest_name("floors", ["rollouts", "floor"]) == ", did you mean floor?"
+    assert nearest_name("zzz", ["rollouts", "floor"]) == "."
+    assert nearest_name(None, []) == "."
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.beliefs.rewards import EQUAL, check_rewards
 from budgetalloc.beliefs.state import Stateful, Table, check_state
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, StateError, check_number, is_number, keywords, shown
+from budgetalloc.errors import InputError, StateError, check_number, is_number, keywords, short_repr
 
 STILL = 4
 """Rollouts in a row with equal successes after which those of a prompt count as constant."""
@@ -173,7 +173,7 @@ class Estimator(Stateful, ABC):
         saved = state.get("beliefs")
         if not isinstance(saved, str) or saved != self._format:
             raise StateError(
-                f"The state holds beliefs={shown(saved)}, expected "
+                f"The state holds beliefs={short_repr(saved)}, expected "
                 f"{self._format!r}: it was written by another estimator or another version of "
                 "budgetalloc. Load it into the policy that wrote it."
             )

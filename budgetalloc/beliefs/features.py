@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id, Index, check_distinct, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_array, check_integer, shown
+from budgetalloc.errors import InputError, check_array, check_integer, short_repr
 
 _BUCKETS = 2**14  # hashed n-grams
 _ORDERS = (1, 2, 3)  # characters of an n-gram
@@ -253,7 +253,7 @@ def _each(name: str, ids: list[Id], values_P: FloatArray, sound_P: Any, what: st
     if not sound_P.all():
         at = int(np.argmin(sound_P))
         wrong = values_P[at].tolist()
-        raise InputError(name, f"of prompt {ids[at]!r} is {shown(wrong)}: give {what}.")
+        raise InputError(name, f"of prompt {ids[at]!r} is {short_repr(wrong)}: give {what}.")
 
 
 def _signs(right_KD: FloatArray) -> FloatArray:
@@ -280,7 +280,7 @@ def _of_column(name: str, values: list[Any], prompts: int) -> FloatArray:
     if all(isinstance(x, number) and not isinstance(x, flag) for x in known):
         return _normal_scores(np.array([np.nan if x is None else float(x) for x in values]))
     if not all(isinstance(x, (str, *flag)) for x in known):
-        raise InputError(column, f"holds {shown(known[0])}: use numbers, texts or flags.")
+        raise InputError(column, f"holds {short_repr(known[0])}: use numbers, texts or flags.")
     kinds = sorted({str(x) for x in known})
     if len(kinds) > _MOST_VALUES:
         raise InputError(

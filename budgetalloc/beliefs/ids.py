@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_list, shown
+from budgetalloc.errors import InputError, check_list, short_repr
 
 Id = int | str
 UInt64Array = NDArray[np.uint64]
@@ -48,7 +48,7 @@ def _plain_id(value: Any, name: str) -> Id:
     if hasattr(value, "detach") and not value.ndim and not value.is_floating_point():
         return _plain_id(value.item(), name)  # a scalar of torch
     of = f"of type {type(value).__name__}"
-    raise InputError(name, f"is {shown(value)} {of}: a prompt id is an int or a str.")
+    raise InputError(name, f"is {short_repr(value)} {of}: a prompt id is an int or a str.")
 
 
 def check_distinct(ids_P: Sequence[Id], name: str) -> None:

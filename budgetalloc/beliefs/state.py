@@ -28,7 +28,7 @@ from budgetalloc.errors import (
     check_integer,
     check_number,
     check_type,
-    shown,
+    short_repr,
 )
 
 _FORMAT = "budgetalloc state 2"
@@ -283,7 +283,7 @@ def check_state(state: Any) -> None:
     """Raises `StateError` unless this is a dict with strings as keys."""
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         what = "give what `state_dict()` returned or `load_state` read."
-        raise StateError(f"state={shown(state)}: {what}")
+        raise StateError(f"state={short_repr(state)}: {what}")
 
 
 @contextmanager
@@ -341,8 +341,8 @@ def load_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         meta = json.loads(arrays.pop("meta").tobytes())
         if meta["format"] != _FORMAT:
             raise StateError(
-                f"{path} has format {shown(meta['format'])}, expected {_FORMAT!r}: another version "
-                "of budgetalloc wrote it, or another program."
+                f"{path} has format {short_repr(meta['format'])}, expected {_FORMAT!r}: another "
+                "version of budgetalloc wrote it, or another program."
             )
         # a damaged archive may list fewer than it holds
         names = ["/".join(keys) for keys in meta["arrays"]]
@@ -374,7 +374,7 @@ def _path(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(path)
     except TypeError as error:
-        raise StateError(f"path={shown(path)}: give the path of a file.") from error
+        raise StateError(f"path={short_repr(path)}: give the path of a file.") from error
 
 
 def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:

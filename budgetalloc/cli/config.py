@@ -12,10 +12,10 @@ from budgetalloc.contrib.pacing import pacing_plan, tuples
 from budgetalloc.errors import (
     InputError,
     UnsupportedError,
-    about,
     check_integer,
     check_known,
-    shown,
+    prefix_errors,
+    short_repr,
 )
 from budgetalloc.policies import Policy
 from budgetalloc.policies.interface import Bounds
@@ -69,7 +69,7 @@ class Config:
     def parse(cls, text: str | bytes, file: str = "config") -> "Config":
         """Reads the text of a file. A mistake is an `InputError` or a `BudgetError` that names the
         file."""
-        with about(f"{file}: "):
+        with prefix_errors(f"{file}: "):
             sections = _sections(text)
             arguments = {**sections["policy"], **sections["estimator"]}
             method = arguments.pop("name", "adaptive")
@@ -170,7 +170,8 @@ def _sections(text: str | bytes) -> dict[str, Any]:
             if not texts:
                 form = _FORMS.get(name, "name: value")
                 raise InputError(
-                    f"{name}: {shown(value)}: use settings of the form `{form}`.", argument=name
+                    f"{name}: {short_repr(value)}: use settings of the form `{form}`.",
+                    argument=name,
                 )
         sections[name] = value
     return sections

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from budgetalloc.errors import nearest
+from budgetalloc.errors import nearest_name
 
 _RAW = argparse.RawDescriptionHelpFormatter
 _UNKNOWN = re.compile(r"unrecognized arguments: (\S+)|invalid choice: '(.*)' \(choose from (.*)\)")
@@ -29,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
         if unknown := _UNKNOWN.search(message):
             option, choice, choices = unknown.groups()
             words = re.findall(r"[\w.]+", choices or "") or list(self._option_string_actions)
-            message += nearest(option or choice, words).rstrip(".")
+            message += nearest_name(option or choice, words).rstrip(".")
         super().error(message)
 
 

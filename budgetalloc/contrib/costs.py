@@ -13,7 +13,7 @@ from budgetalloc.beliefs.lengths import Lengths
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.contrib.prices import Price, Seconds, tokens
-from budgetalloc.errors import InputError, UnsupportedError, check_number, nearest, shown
+from budgetalloc.errors import InputError, UnsupportedError, check_number, nearest_name, short_repr
 from budgetalloc.policies import Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.solvers.interface import check_group_costs
@@ -48,11 +48,11 @@ def check_cost(cost: Any) -> None:
     for name, price in prices:
         if not isinstance(name, str) or not name:
             raise InputError(
-                "cost", f'{shown(name)} is not a name. Use texts such as "turns".', cost
+                "cost", f'{short_repr(name)} is not a name. Use texts such as "turns".', cost
             )
         check_number(f"cost[{name!r}]", price, 0, math.inf)
     if not any(price for _, price in prices):
-        near = nearest(cost, get_args(Kind)) if isinstance(cost, str) else "."
+        near = nearest_name(cost, get_args(Kind)) if isinstance(cost, str) else "."
         raise InputError(
             "cost",
             f"use 'tokens', 'seconds'{near} Or prices by name, not all 0, such as "
@@ -188,7 +188,7 @@ class Costs(Part):
         self.quiet = session.quiet
         if not session.policy.needs.costs:
             raise UnsupportedError(
-                f"cost={shown(self.cost)}: {session.policy} does not weigh costs. Use "
+                f"cost={short_repr(self.cost)}: {session.policy} does not weigh costs. Use "
                 "ba.adaptive(), policies.sampled(), ba.knapsack() or ba.thompson(); a policy of "
                 "yours that reads View.priced says so by Needs(costs=True)."
             )

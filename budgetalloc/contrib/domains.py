@@ -12,7 +12,7 @@ from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.contrib.mixture import MixtureState, check_mixture
 from budgetalloc.contrib.mixture_rules import Evidence
 from budgetalloc.contrib.quotas import Quotas, check_shares
-from budgetalloc.errors import InputError, UnsupportedError, check_type, shown
+from budgetalloc.errors import InputError, UnsupportedError, check_type, short_repr
 from budgetalloc.policies import Step
 from budgetalloc.policies.interface import budget_of_groups
 from budgetalloc.policies.rollouts import Rollouts
@@ -53,7 +53,8 @@ class Domains(Part):
         if domain is None:
             name, value = ("quotas", quotas) if self.mixture is None else ("mixture", mixture)
             raise InputError(
-                f"{name}={shown(value)} without domain=: name the dataset column with the domain "
+                f"{name}={short_repr(value)} without domain=: name the dataset column with the "
+                "domain "
                 "of a prompt, such as domain='subject'; in a loop of your own, give the domain of "
                 "each prompt, such as domain={'q1': 'math', 'q2': 'code'}.",
                 argument=name,

@@ -10,7 +10,7 @@ import numpy as np
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.contrib.mixture_rules import Adept, Learn
 from budgetalloc.contrib.quotas import Shares
-from budgetalloc.errors import InputError, check_choice, check_number, nearest
+from budgetalloc.errors import InputError, check_choice, check_number, nearest_name
 from budgetalloc.solvers.proportional import clipped_shares
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def check_mixture(mixture: Any) -> Mixture | None:
     named = isinstance(mixture, str) and mixture in get_args(Rule)
     given = {"rule": mixture} if named else mixture
     if not isinstance(given, Mapping) or not set(given) <= {"rule", "probe"}:
-        near = nearest(mixture, get_args(Rule))
+        near = nearest_name(mixture, get_args(Rule))
         what = f"use 'learn', 'adept' or a budgetalloc.contrib.mixture.Mixture{near}"
         raise InputError("mixture", what, mixture)
     return Mixture(**given)

@@ -13,7 +13,7 @@ from budgetalloc.errors import (
     check_known,
     check_list,
     check_number,
-    shown,
+    short_repr,
 )
 
 
@@ -76,7 +76,7 @@ class Horizon:
             raise InputError("parts", "give at least one phase, such as (100, 1.0).", self.parts)
         for at, part in enumerate(self.parts):
             if not isinstance(part, (tuple, list)) or len(part) != 2:
-                raise InputError(f"parts[{at}]={shown(part)}", f"is no phase: give {what}.")
+                raise InputError(f"parts[{at}]={short_repr(part)}", f"is no phase: give {what}.")
             check_integer(f"parts[{at}][0]", part[0], 1)
             check_number(f"parts[{at}][1]", part[1], 0, math.inf, without=(0,))
 

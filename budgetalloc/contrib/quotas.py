@@ -9,7 +9,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, Pool
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import BudgetError, InputError, is_number, nearest, shown
+from budgetalloc.errors import BudgetError, InputError, is_number, nearest_name, short_repr
 from budgetalloc.solvers.domains import Domains
 
 Shares = Mapping[Hashable, tuple[float, float]]
@@ -33,7 +33,7 @@ def check_shares(quotas: Any) -> dict[Hashable, tuple[float, float]]:
         numbers = len(pair) == 2 and all(is_number(x) for x in pair)
         if not numbers or not 0 <= pair[0] <= pair[1] <= 1:
             raise InputError(
-                f"quotas={{{domain!r}: {shown(share)}}}:",
+                f"quotas={{{domain!r}: {short_repr(share)}}}:",
                 f"give two shares of the rollouts, 0 <= lowest <= highest <= 1, {_EXAMPLE}.",
             )
         shares[domain] = (float(pair[0]), float(pair[1]))
@@ -73,10 +73,10 @@ class Quotas:
         known = dict.fromkeys(self.domain_of.values())
         for domain in self.shares:
             if domain not in known:
-                near = nearest(domain, [str(x) for x in known])
+                near = nearest_name(domain, [str(x) for x in known])
                 raise InputError(
                     f"quotas={{{domain!r}: ...}}:",
-                    f"no prompt has this domain{near} The domains are {shown(list(known))}.",
+                    f"no prompt has this domain{near} The domains are {short_repr(list(known))}.",
                 )
 
     @cached_property

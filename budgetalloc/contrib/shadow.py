@@ -18,7 +18,7 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget
-from budgetalloc.errors import InputError, about, shown
+from budgetalloc.errors import InputError, prefix_errors, short_repr
 from budgetalloc.policies import Step
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.metrics import of_advantages
@@ -64,7 +64,7 @@ class Shadow(Part):
             self.policy = resolve_policy(policy, "shadow")
         except InputError as error:
             named = str(error).startswith("shadow=")
-            message = str(error) if named else f"shadow={shown(policy)}: {error}"
+            message = str(error) if named else f"shadow={short_repr(policy)}: {error}"
             raise InputError(message, argument="shadow") from error
         self.errors = 0
         """Errors so far. After one, the shadow may have missed a step."""
@@ -92,7 +92,7 @@ class Shadow(Part):
             given = {"scale": self.policy.needs.scale} | given
         policy, estimator = self.policy, run.policy.estimator
         scale, scoring = run.options.trainer_scale, run.scoring
-        with about(f"shadow={policy}, as if it were attached: ", "shadow"):
+        with prefix_errors(f"shadow={policy}, as if it were attached: ", "shadow"):
             options = Options.resolve(policy.needs, scale, given)
             if host.check is not None:
                 host.check(policy, options)

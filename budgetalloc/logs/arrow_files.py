@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from budgetalloc.errors import InputError, imported
+from budgetalloc.errors import InputError, import_optional
 from budgetalloc.logs.cells import OWN, each, listed
 from budgetalloc.logs.columns import Part, joined, part_of, stated
 from budgetalloc.logs.records import BYTES_READ, FAULTS, TORN, Notes, check_no_pointer
@@ -118,7 +118,7 @@ def arrow_frames(
 ) -> Iterator[pd.DataFrame]:
     """The rows of all files, or the first of each: a frame for consecutive files with one
     schema."""
-    pa = imported("pyarrow", "Reading parquet and Arrow files", "logs")
+    pa = import_optional("pyarrow", "Reading parquet and Arrow files", "logs")
     held: Held | None = None
     done: list[Held] = []
     for path in files:
@@ -145,7 +145,9 @@ def arrow_frames(
 class _Parquet:
     def __init__(self, source: Any) -> None:
         self._source = source
-        self._library = imported("pyarrow.parquet", "Reading parquet and Arrow files", "logs")
+        self._library = import_optional(
+            "pyarrow.parquet", "Reading parquet and Arrow files", "logs"
+        )
         self._file = self._opened()
         self._meta, self.schema = self._file.metadata, self._file.schema_arrow
 
@@ -191,7 +193,7 @@ class _Ipc:
     """The stream format, which `datasets` writes, or the file format."""
 
     def __init__(self, source: Any) -> None:
-        pa = imported("pyarrow", "Reading parquet and Arrow files", "logs")
+        pa = import_optional("pyarrow", "Reading parquet and Arrow files", "logs")
         try:
             self._batches = pa.ipc.open_stream(source)
             self.schema = self._batches.schema

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import Id, text_id
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import InputError, nearest
+from budgetalloc.errors import InputError, nearest_name
 from budgetalloc.logs.records import FAULTS, Record, as_id
 
 OWN = "budgetalloc: "
@@ -52,8 +52,8 @@ def there(frame: pd.DataFrame, argument: str, name: str) -> str:
     """The name of a column that the user named; raises `InputError` if the log lacks it."""
     if name not in frame.columns:
         raise InputError(
-            f"{argument}={name!r}: the log has no such column{nearest(name, frame.columns)} It has "
-            f"{listed(frame.columns)}.",
+            f"{argument}={name!r}: the log has no such column{nearest_name(name, frame.columns)} "
+            f"It has {listed(frame.columns)}.",
             argument=argument,
         )
     return name

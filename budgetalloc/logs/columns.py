@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import imported
+from budgetalloc.errors import import_optional
 from budgetalloc.logs.records import LARGEST
 
 Part = Any
@@ -20,7 +20,7 @@ number of rows that lack the column."""
 
 def part_of(values: Any) -> Part:
     """An array of Arrow as a part of a column. Integers and texts stay exact."""
-    pa = imported("pyarrow", "Reading logs", "logs")
+    pa = import_optional("pyarrow", "Reading logs", "logs")
     kind = values.type
     if pa.types.is_dictionary(kind):
         return values if _is_plain(pa, kind.value_type) else part_of(values.dictionary_decode())
@@ -65,7 +65,7 @@ def part_of_cells(cells: Sequence[Any]) -> Part:
         if kinds == {int}:
             return np.array(cells, dtype=np.int64)
         if str in kinds and all(type(x) is str or x != x for x in cells):
-            pa = imported("pyarrow", "Reading logs", "logs")
+            pa = import_optional("pyarrow", "Reading logs", "logs")
             texts = [x if type(x) is str else None for x in cells]
             return pa.array(texts, pa.string()).dictionary_encode()
     except (OverflowError, UnicodeEncodeError):  # large integers, and lone surrogates
@@ -114,7 +114,7 @@ def codes_of(values: Any) -> FloatArray:
 
 
 def _categorical(parts: list[Part]) -> pd.Categorical:
-    pa = imported("pyarrow", "Reading logs", "logs")
+    pa = import_optional("pyarrow", "Reading logs", "logs")
     kind = next(part.type for part in parts if not isinstance(part, int))
     chunks = [pa.nulls(x, kind) if isinstance(x, int) else x.cast(kind) for x in parts]
     whole = pa.chunked_array(chunks).unify_dictionaries()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from budgetalloc.errors import InputError, imported
+from budgetalloc.errors import InputError, import_optional
 from budgetalloc.logs.arrow_files import Held, Wanted, arrow_frames, check_names
 from budgetalloc.logs.cells import OWN
 from budgetalloc.logs.columns import Part, joined, objects, part_of, part_of_cells
@@ -140,7 +140,9 @@ def _types(records: list[Record], known: Mapping[str, type] | None) -> dict[str,
 
 def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] | None:
     """The columns of a block of JSON lines; None if Python has to read it."""
-    pa, reader = (imported(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.json"))
+    pa, reader = (
+        import_optional(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.json")
+    )
     arrow = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
     arrow[_NONE] = pa.null()
     try:  # a name may have lone surrogates
@@ -173,7 +175,9 @@ def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] |
 
 def _csv_by_arrow(path: Path, start: bytes, notes: Notes, wanted: Wanted) -> pd.DataFrame | None:
     """The rows of a CSV file; None if Python has to read it."""
-    pa, reader = (imported(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.csv"))
+    pa, reader = (
+        import_optional(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.csv")
+    )
     names, separator = _header(start.split(b"\n", 1)[0])
     broken: list[Any] = []
 

@@ -15,7 +15,7 @@ from budgetalloc.errors import (
     check_array,
     check_number,
     check_type,
-    imported,
+    import_optional,
     keywords,
     printable,
 )
@@ -206,7 +206,7 @@ def read_log(
 
 
 def _pandas() -> Any:
-    return imported("pandas", "ba.Ledger", "logs")
+    return import_optional("pandas", "ba.Ledger", "logs")
 
 
 def _normal(rows: Any) -> Any:

@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, check_rewards
-from budgetalloc.errors import InputError, check_array, check_integer, check_type, keywords, shown
+from budgetalloc.errors import (
+    InputError,
+    check_array,
+    check_integer,
+    check_type,
+    keywords,
+    short_repr,
+)
 from budgetalloc.logs.records import LARGEST
 
 
@@ -45,8 +52,8 @@ def check_ledger(path: Any, *, writes: bool = True) -> None:
     # ValueError: a null character; TypeError: a path of bytes
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
-            f"ledger={shown(os.fspath(path))} cannot be written, {error}: give the path of a file "
-            "in a folder that can be written to.",
+            f"ledger={short_repr(os.fspath(path))} cannot be written, {error}: give the path of a "
+            "file in a folder that can be written to.",
             argument="ledger",
         ) from error
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.errors import InputError, imported
+from budgetalloc.errors import InputError, import_optional
 
 Record = dict[str, Any]
 FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -98,7 +98,7 @@ def opened(path: Path) -> Iterator[tuple[Any, Any]]:
         if start[:2] == b"\x1f\x8b":
             yield gzip.GzipFile(fileobj=raw), raw
         elif start[:4] == b"\x28\xb5\x2f\xfd":
-            arrow = imported("pyarrow", "Reading files compressed with zstd", "logs")
+            arrow = import_optional("pyarrow", "Reading files compressed with zstd", "logs")
             yield io.BufferedReader(arrow.CompressedInputStream(raw, "zstd")), raw
         else:
             yield raw, raw

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.rewards import LARGEST_REWARD
-from budgetalloc.errors import InputError, shown
+from budgetalloc.errors import InputError, short_repr
 from budgetalloc.logs import facts
 from budgetalloc.logs.cells import (
     OWN,
@@ -272,7 +272,8 @@ def _checked(frame: pd.DataFrame, argument: str, name: str) -> Any:
     column, odd = numbers(frame[name])
     if odd.any() and odd.all():
         raise InputError(
-            f"{argument}={name!r}: the column holds no numbers, but {shown(frame[name].iloc[0])} "
+            f"{argument}={name!r}: the column holds no numbers, but "
+            f"{short_repr(frame[name].iloc[0])} "
             f"and the like. Name another one of {listed(frame.columns)}.",
             argument=argument,
         )

@@ -11,7 +11,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_number, check_type, shown
+from budgetalloc.errors import InputError, check_number, check_type, short_repr
 from budgetalloc.methods.rules import ranked
 from budgetalloc.methods.table import Count, Inside, Share, method, policy
 from budgetalloc.policies import Policy, View
@@ -64,7 +64,8 @@ def bots(
     for name, pair in known.items():
         if not isinstance(pair, Sequence) or len(pair) != 2:
             raise InputError(
-                f"anchors[{name!r}]={shown(pair)}:", "give the rates of both models, as (0.1, 0.6)."
+                f"anchors[{name!r}]={short_repr(pair)}:",
+                "give the rates of both models, as (0.1, 0.6).",
             )
         for each in pair:
             check_number(f"anchors[{name!r}]", each, 0, 1)

@@ -12,7 +12,7 @@ from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.memory import Learn, Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, check_integer, check_number, shown
+from budgetalloc.errors import InputError, check_integer, check_number, short_repr
 from budgetalloc.methods.rules import ranked
 from budgetalloc.methods.table import policy
 from budgetalloc.policies import Policy, View
@@ -44,7 +44,7 @@ class InitialSuccess:
             for name, pair in offline.items():
                 if not isinstance(pair, Sequence) or len(pair) != 2:
                     raise InputError(
-                        f"offline[{name!r}]={shown(pair)}:",
+                        f"offline[{name!r}]={short_repr(pair)}:",
                         "give (successes, rollouts), such as (3, 8).",
                     )
                 rollouts = check_integer(f"rollouts of offline[{name!r}]", pair[1], 0)

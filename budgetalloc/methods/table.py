@@ -30,8 +30,8 @@ from budgetalloc.errors import (
     check_integer,
     check_known,
     check_number,
-    nearest,
-    shown,
+    nearest_name,
+    short_repr,
 )
 from budgetalloc.policies import Needs, Policy, adaptive, knapsack, sampled, thompson, uniform
 from budgetalloc.solvers.exact import highs, ortools
@@ -317,11 +317,11 @@ def method_of(name: Any) -> Method:
     row = next((row for row in METHODS if row.name == name), None)
     if row is None:
         bare, called, _ = str(name).partition("(")
-        near = nearest(bare, [row.name for row in METHODS])
+        near = nearest_name(bare, [row.name for row in METHODS])
         how = " Arguments are keys beside it: {name: adaptive, rounds: 3}." if called else ""
         raise InputError(
-            f"policy {shown(name)} is unknown{near} Use a name of `budgetalloc methods`, such as "
-            f"knapsack.{how}"
+            f"policy {short_repr(name)} is unknown{near} Use a name of `budgetalloc methods`, such "
+            f"as knapsack.{how}"
         )
     return row
 

@@ -17,7 +17,7 @@ from budgetalloc.errors import (
     check_list,
     check_seed,
     check_type,
-    imported,
+    import_optional,
     keywords,
 )
 from budgetalloc.logs.ledger import Ledger
@@ -195,7 +195,7 @@ def compare(
     mixed_rollouts     0.31      0.47
     modelled           0.00      0.14
     """
-    pandas = imported("pandas", "compare", "logs")  # before the replays
+    pandas = import_optional("pandas", "compare", "logs")  # before the replays
     world = world if isinstance(world, Replay) else Replay(world)
     if world.sweeps == 1:
         _log.warning("%s", NO_HISTORY)
@@ -226,7 +226,7 @@ def summarise(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         rollouts): `x`, `x_low`, `x_high`, and the differences `x_diff`, `x_diff_low`,
         `x_diff_high`.
     """
-    pandas = imported("pandas", "compare", "logs")
+    pandas = import_optional("pandas", "compare", "logs")
     seen = pandas.DataFrame(list(steps))
     seen[list(_SHARES)] = seen[list(_SHARES)].mul(seen["generated"], axis=0)
     runs = seen.groupby(["policy", "seed"], sort=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
 
-from budgetalloc.errors import InputError, imported
+from budgetalloc.errors import InputError, import_optional
 
 Result = TypeVar("Result")
 Workers = int | Literal["ray"] | None
@@ -19,12 +19,12 @@ def check_workers(workers: Any) -> Workers:
     if workers is None:
         return None
     if isinstance(workers, str) and workers == "ray":
-        imported("ray", "workers='ray'", "ray", " Or give a number of processes.")
+        import_optional("ray", "workers='ray'", "ray", " Or give a number of processes.")
         return "ray"
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise InputError("workers", "use an integer of at least 1, or 'ray'.", workers)
     if workers > 1:
-        imported("joblib", f"workers={workers}", "logs", " Or give workers=1.")
+        import_optional("joblib", f"workers={workers}", "logs", " Or give workers=1.")
     return workers
 
 
@@ -63,7 +63,9 @@ def in_parallel(
     """
     workers = check_workers(workers)
     if workers is None:
-        joblib = imported("joblib", "several processes", "logs") if find_spec("joblib") else None
+        joblib = (
+            import_optional("joblib", "several processes", "logs") if find_spec("joblib") else None
+        )
         workers = joblib.cpu_count() if joblib else 1
     if runs == 0 or workers == 1:
         yield from (run(given, at) for at in range(runs))
@@ -71,7 +73,7 @@ def in_parallel(
     if workers == "ray":
         yield from _on_ray(run, given, runs, ordered)
         return
-    joblib = imported("joblib", f"workers={workers}", "logs", " Or give workers=1.")
+    joblib = import_optional("joblib", f"workers={workers}", "logs", " Or give workers=1.")
     todo = (joblib.delayed(_in_folder)(os.getcwd(), run, given, at) for at in range(runs))
     # All are dispatched at once: joblib can deadlock when two callers dispatch from threads.
     pool = joblib.Parallel(

@@ -13,7 +13,7 @@ from budgetalloc.beliefs.rewards import EQUAL, as_rewards, mixed_groups
 from budgetalloc.budget import Budget, rollouts_alone
 from budgetalloc.contrib.mixture import Mixture, Rule
 from budgetalloc.contrib.quotas import Shares
-from budgetalloc.errors import InputError, check_function, check_integer, keywords, shown
+from budgetalloc.errors import InputError, check_function, check_integer, keywords, short_repr
 from budgetalloc.offline.worlds import World
 from budgetalloc.policies.advantages import Baseline, Scale, Weight
 from budgetalloc.policies.interface import Bounds
@@ -107,7 +107,7 @@ def simulate(
     options = session.options
     if domain is not None and (set(domain) != set(world.ids) or isinstance(budget, Budget)):
         raise InputError(
-            f"domain={shown(domain)} with budget={budget!r}: give the domain of each of the "
+            f"domain={short_repr(domain)} with budget={budget!r}: give the domain of each of the "
             f"{len(world.ids)} prompts of the world and no others, and the budget as a number of "
             "rollouts.",
             argument="domain",

@@ -19,7 +19,7 @@ from budgetalloc.errors import (
     check_type,
     is_number,
     keywords,
-    shown,
+    short_repr,
 )
 
 # of the gradient's norm, and of Adam: defaults of TRL's trainer
@@ -98,7 +98,7 @@ class Task:
         for at, skill in enumerate(self.skills):
             if not _is_skill(skill, self.strategies):
                 raise InputError(
-                    f"skills[{at}]={shown(skill)}: give different strategies from 0 to "
+                    f"skills[{at}]={short_repr(skill)}: give different strategies from 0 to "
                     f"{self.strategies - 1} and a probability between 0 and 1, such as "
                     "(0, 3, 0.25) or (0, (1, 2, 3), 0.25).",
                     argument="skills",

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.expected_reward import GROUP, bernoulli_variance
 from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import as_rewards, check_rewards
-from budgetalloc.errors import InputError, check_array, check_choice, keywords, shown
+from budgetalloc.errors import InputError, check_array, check_choice, keywords, short_repr
 
 Baseline = Literal["group", "loo", "batch", "posterior", "policy"]
 Scale = Literal["group", "maxrl", "batch", "rms", "whiten", "whiten_tokens", "none"]
@@ -204,7 +204,7 @@ def posterior_mean(
     array([0.33, 0.33, 0.25])
     """
     if not isinstance(belief_R, Beta) or len(belief_R) != len(success_R):
-        given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else shown(belief_R)
+        given = f"{len(belief_R)} entries" if isinstance(belief_R, Beta) else short_repr(belief_R)
         raise InputError(
             f"belief_R={given}: baseline='posterior' needs the belief before the step about the "
             f"prompt of each of the {len(success_R)} rows: belief_R=policy.belief(ids_R).",

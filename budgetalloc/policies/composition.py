@@ -16,8 +16,8 @@ from budgetalloc.errors import (
     check_function,
     check_number,
     keywords,
-    nearest,
-    shown,
+    nearest_name,
+    short_repr,
 )
 from budgetalloc.policies.interface import Needs, View, function_name
 from budgetalloc.policies.policy import Policy
@@ -201,7 +201,7 @@ def spend(belief: Belief, value: Value, view: View, solver: Solver | None) -> In
         ):
             raise InputError(
                 f"solver={_name(solve)}",
-                f"returned {shown(counts_P)}: return an integer count for each prompt.",
+                f"returned {short_repr(counts_P)}: return an integer count for each prompt.",
             )
         if limit >= budget.largest_group or counts_P.max() < counts_N[-1]:
             return counts_P
@@ -224,7 +224,7 @@ def _fair_share(view: View) -> Value:
 def _check_rule(value: Any, solver: Any) -> None:
     for name, given, known in (("value", value, _VALUES), ("solver", solver, _SOLVERS)):
         if isinstance(given, str):
-            near = nearest(given, known)
+            near = nearest_name(given, known)
             raise InputError(name, f"give the function, one of {', '.join(known)}{near}", given)
     check_function("value", value, "(belief, counts_N) -> values_PN, such as ba.mixed_group")
     if solver is not None:

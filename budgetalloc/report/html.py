@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from budgetalloc.beliefs.rewards import FAILED, MIXED, PASSED, SINGLE, TIED
-from budgetalloc.errors import imported
+from budgetalloc.errors import import_optional
 from budgetalloc.report import text
 from budgetalloc.report.summary import Report
 
@@ -75,8 +75,8 @@ def as_html(report: Report) -> str:
 
 def page(template: str, **values: Any) -> str:
     """A page from one of the templates next to this file, with every value escaped."""
-    jinja2 = imported("jinja2", "A page of a report", "logs")
-    markup = imported("markupsafe", "A page of a report", "logs").Markup
+    jinja2 = import_optional("jinja2", "A page of a report", "logs")
+    markup = import_optional("markupsafe", "A page of a report", "logs").Markup
 
     def written(value: Any) -> Any:
         """Lone surrogates, which UTF-8 does not have, are replaced; "%" stays on the number's
@@ -91,7 +91,7 @@ def page(template: str, **values: Any) -> str:
 
 
 def _axes(height: float = 2.5) -> Any:
-    figures = imported("matplotlib.figure", "A page of a report", "logs")
+    figures = import_optional("matplotlib.figure", "A page of a report", "logs")
     axes = figures.Figure(figsize=(4.2, height), layout="constrained").subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)

@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import EQUAL, KINDS, WITHOUT_GRADIENT, check_range, group_kinds
-from budgetalloc.errors import BudgetallocError, InputError, check_number, imported
+from budgetalloc.errors import BudgetallocError, InputError, check_number, import_optional
 from budgetalloc.logs.ledger import Ledger, read_log
 from budgetalloc.logs.records import LOST, TORN
 from budgetalloc.offline.comparison import Progress
@@ -307,7 +307,7 @@ def report(
 
 
 def _figures(ledger: Ledger, success_R: Any, resolution: float) -> dict[str, Any]:
-    pd = imported("pandas", "A report", "logs")
+    pd = import_optional("pandas", "A report", "logs")
     frame = ledger.frame.assign(success=success_R)
     steps_S = np.unique(frame["step"])
     scored = (frame["reward"].notna() & frame["success"].notna()).to_numpy()

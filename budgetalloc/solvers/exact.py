@@ -17,7 +17,7 @@ from budgetalloc.errors import (
     check_choice,
     check_integer,
     check_number,
-    imported,
+    import_optional,
     keywords,
 )
 from budgetalloc.solvers.domains import checked, why_not
@@ -335,7 +335,7 @@ def _by_cp_sat(problem: _Problem) -> _Answer:
     """The answer of CP-SAT, by one worker. Raises `UnsupportedError` if OR-Tools is not
     installed."""
     instead = " Or use HiGHS, which is always installed: solver=ba.highs, certify(by='highs')."
-    cp_model = imported("ortools.sat.python.cp_model", "CP-SAT", "ortools", instead)
+    cp_model = import_optional("ortools.sat.python.cp_model", "CP-SAT", "ortools", instead)
     values_PN, end = problem.values_PN, time.monotonic() + problem.time_limit
     model, picks = cp_model.CpModel(), []
     for row_N in values_PN:

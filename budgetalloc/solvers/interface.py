@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget
-from budgetalloc.errors import InputError, check_array, check_list, shown
+from budgetalloc.errors import InputError, check_array, check_list, short_repr
 
 Solver = Callable[..., IntArray]
 """Takes (values_PN, costs_P, budget), and domains_P= if the budget has quotas."""
@@ -81,7 +81,7 @@ def check_domains(domains_P: Any, prompts: int) -> list[Hashable]:
     for at, domain in enumerate(domains):
         if not isinstance(domain, Hashable):
             what = "cannot name a domain: use a str, an int or another hashable value."
-            raise InputError(f"domains_P[{at}]={shown(domain)}", what)
+            raise InputError(f"domains_P[{at}]={short_repr(domain)}", what)
     return domains
 
 

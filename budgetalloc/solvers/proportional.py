@@ -8,7 +8,14 @@ from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.budget import Budget, IntArray, check_budget, groups_fit
-from budgetalloc.errors import InputError, UnsupportedError, check_array, check_rng, keywords, shown
+from budgetalloc.errors import (
+    InputError,
+    UnsupportedError,
+    check_array,
+    check_rng,
+    keywords,
+    short_repr,
+)
 
 
 @keywords
@@ -35,8 +42,11 @@ def proportional(weights_P: ArrayLike, costs_P: ArrayLike | None, budget: Budget
     array([8, 4, 0])
     """
     if costs_P is not None:
-        what = f"costs_P={shown(costs_P)}: proportional shares out rollouts only. Use costs_P=None."
-        raise UnsupportedError(what, argument="costs_P")
+        raise UnsupportedError(
+            f"costs_P={short_repr(costs_P)}: proportional shares out rollouts only. Use "
+            "costs_P=None.",
+            argument="costs_P",
+        )
     weights, total, low, high = in_quanta(weights_P, budget, "proportional")
     counts_P = np.zeros(weights.size, dtype=np.int64)
     active = np.arange(weights.size)

@@ -14,8 +14,8 @@ from budgetalloc.errors import (
     check_integer,
     check_seed,
     check_type,
-    imported,
-    shown,
+    import_optional,
+    short_repr,
 )
 from budgetalloc.logs.ledger import Ledger
 
@@ -59,7 +59,7 @@ class Known:
         wrong = next((x for x in ids if isinstance(x, str) or not 0 <= x < len(now_P)), None)
         if wrong is not None:
             raise InputError(
-                f"The id {shown(wrong)} is not in this world: use 0 to {len(now_P) - 1} "
+                f"The id {short_repr(wrong)} is not in this world: use 0 to {len(now_P) - 1} "
                 "(world.ids)."
             )
         return np.asarray(now_P[np.array(ids, dtype=np.int64)])
@@ -142,7 +142,7 @@ def log_of(world: Known, steps: int, *, prompts: int = 8, group: int = 8, seed: 
     for step_ids in ids_SR:
         rewards.append(world.rollout(step_ids.tolist()))
         world.learn(np.zeros(len(step_ids)))
-    pd = imported("pandas", "log_of", "logs")
+    pd = import_optional("pandas", "log_of", "logs")
     step_R = np.repeat(np.arange(steps), prompts * group)
     columns = {"step": step_R, "prompt": ids_SR.ravel().tolist(), "reward": np.concatenate(rewards)}
     return Ledger.of_frame(pd.DataFrame(columns))

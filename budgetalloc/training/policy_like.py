@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from budgetalloc.errors import InputError, nearest, shown
+from budgetalloc.errors import InputError, nearest_name, short_repr
 from budgetalloc.policies.policy import Policy
 
 PolicyLike = Policy | str | Mapping[str, Any] | Callable[..., Policy]
@@ -68,17 +68,19 @@ def resolve_policy(given: PolicyLike, name: str = "policy", /, **settings: Any) 
     )
     if not callable(build):
         raise InputError(
-            f"{name}={shown(given)} is of type {type(build).__name__}: {use}.", argument=name
+            f"{name}={short_repr(given)} is of type {type(build).__name__}: {use}.", argument=name
         )
     try:
         built: object = build(**settings)
     except TypeError as error:
         raise InputError(
-            f"{name}={shown(given)} was called and raised TypeError, {error}: {use}.", argument=name
+            f"{name}={short_repr(given)} was called and raised TypeError, {error}: {use}.",
+            argument=name,
         ) from error
     if not isinstance(built, Policy):
         raise InputError(
-            f"{name}={shown(given)} returned {shown(built)} of type {type(built).__name__}: {use}.",
+            f"{name}={short_repr(given)} returned {short_repr(built)} of type "
+            f"{type(built).__name__}: {use}.",
             argument=name,
         )
     return built
@@ -102,7 +104,8 @@ def _own_function(given: str, name: str) -> Callable[..., Policy]:
         ) from error
     if own is None:
         raise InputError(
-            f"{name}={given!r}: {file} has no {function}{nearest(function, names)}", argument=name
+            f"{name}={given!r}: {file} has no {function}{nearest_name(function, names)}",
+            argument=name,
         )
     if isinstance(own, Policy):  # it would keep its seed and what it has learned
         raise InputError(

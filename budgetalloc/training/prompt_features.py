@@ -10,7 +10,7 @@ import numpy as np
 
 from budgetalloc.beliefs.features import Features
 from budgetalloc.beliefs.ids import Index
-from budgetalloc.errors import InputError, UnsupportedError, about, nearest, shown
+from budgetalloc.errors import InputError, UnsupportedError, nearest_name, prefix_errors, short_repr
 from budgetalloc.logs.prompt_texts import prompt_text
 from budgetalloc.policies import Policy
 from budgetalloc.training.prompts import DEFAULT_COLUMN, Prompts
@@ -57,8 +57,8 @@ def check_features(wanted: Any, columns: Sequence[str] | None) -> tuple[list[str
         if columns is not None and name not in (TEXT, *columns):
             raise InputError(
                 "features",
-                f"the train dataset has no column {name!r}{nearest(name, columns)} Use {TEXT!r} "
-                f"for the prompts' texts, {RUN + 'PATH'!r} for an earlier run, some of "
+                f"the train dataset has no column {name!r}{nearest_name(name, columns)} Use "
+                f"{TEXT!r} for the prompts' texts, {RUN + 'PATH'!r} for an earlier run, some of "
                 f"{list(columns)}, or budgetalloc.Features.of_vectors(ids, vectors) for hidden "
                 "states and other embeddings.",
                 wanted,
@@ -139,7 +139,7 @@ def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
     """The success rates of the prompts in an earlier run, as features; prompts of other datasets
     are left out."""
     column = None if prompts.column == DEFAULT_COLUMN else prompts.column
-    with about(f"features={str(path)!r}: ", "features"):
+    with prefix_errors(f"features={str(path)!r}: ", "features"):
         ids, successes_P, trials_P = read_counts(path, column)
     at_P = Index(ids).find(prompts.pool)
     rollouts_P = np.append(trials_P, 0.0)[at_P]
@@ -151,7 +151,7 @@ def _of_run(prompts: Prompts, path: Path, quiet: bool) -> Features:
     if not known:
         raise InputError(
             f"{matched} (the first is {prompts.pool[0]!r}), and of {len(ids):,} others "
-            f"({shown(ids[:1])}). Give the "
+            f"({short_repr(ids[:1])}). Give the "
             "records of a run on this dataset, in which prompts had the same ids (prompt_id=)."
         )
     if known < total / 2 and not quiet:

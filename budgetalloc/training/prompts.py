@@ -10,7 +10,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize, text_id
 from budgetalloc.budget import IntArray
-from budgetalloc.errors import InputError, UnsupportedError, check_type, nearest, shown
+from budgetalloc.errors import InputError, UnsupportedError, check_type, nearest_name, short_repr
 from budgetalloc.logs.prompt_texts import prompt_text
 
 _FINGERPRINT_ROWS = 1000
@@ -94,7 +94,8 @@ def _no_column(argument: str, column: str, columns: Sequence[str]) -> InputError
     """The error about an argument that names a missing column."""
     return InputError(
         argument,
-        f"the train dataset has no such column{nearest(column, columns)} It has {list(columns)}.",
+        f"the train dataset has no such column{nearest_name(column, columns)} It has "
+        f"{list(columns)}.",
         column,
     )
 
@@ -206,8 +207,8 @@ class Prompts:
         for at, domain in enumerate(domains):
             if not isinstance(domain, (str, int, type(None))):
                 raise InputError(
-                    f"{column}={shown(domain)} in row {at} cannot name a domain: use a str or an "
-                    "int."
+                    f"{column}={short_repr(domain)} in row {at} cannot name a domain: use a str or "
+                    "an int."
                 )
         for name, rows in self.rows_of_one.items():
             for row in rows:

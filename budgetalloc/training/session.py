@@ -15,7 +15,14 @@ from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import LARGEST_REWARD, merge_near_ties, without_infinite
 from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
 from budgetalloc.budget import Budget, IntArray
-from budgetalloc.errors import MOST, InputError, UnsupportedError, check_array, nearest, shown
+from budgetalloc.errors import (
+    MOST,
+    InputError,
+    UnsupportedError,
+    check_array,
+    nearest_name,
+    short_repr,
+)
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
@@ -411,13 +418,13 @@ class Session:
         for name, column in given.items():
             if name not in names:
                 raise InputError(
-                    f"costs_R[{name!r}] has no price{nearest(name, names)} Use {list(names)}, or "
-                    "add its price to cost=.",
+                    f"costs_R[{name!r}] has no price{nearest_name(name, names)} Use {list(names)}, "
+                    "or add its price to cost=.",
                     argument="costs_R",
                 )
             if np.ndim(column) != 1 or len(column) != rows:
                 raise InputError(
-                    f"costs_R[{name!r}]={shown(column)}:",
+                    f"costs_R[{name!r}]={short_repr(column)}:",
                     f"give a number for each of the {rows} rollouts.",
                 )
         columns_CR = [_numbers(given.get(name, [None] * rows)) for name in names]
@@ -589,8 +596,8 @@ def rows_to_train_on(
     fits = rows.shape == (wanted,) and rows.dtype.kind in "iu"
     if not fits or (wanted and not (rows.min() >= 0 and rows.max() < len(batch))):
         raise InputError(
-            f"keep= of {policy} returned {shown(rows.tolist())}: return the indices, from 0 to "
-            f"{len(batch) - 1}, of {wanted} of the {len(batch)} rollouts that were generated.",
+            f"keep= of {policy} returned {short_repr(rows.tolist())}: return the indices, from 0 "
+            f"to {len(batch) - 1}, of {wanted} of the {len(batch)} rollouts that were generated.",
             argument="keep",
         )
     return rows

@@ -12,7 +12,7 @@ import numpy as np
 from budgetalloc.beliefs.expected_reward import KEPT, Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, BoolArray, RewardHistory, check_success, to_unit
-from budgetalloc.errors import InputError, StateError, nearest
+from budgetalloc.errors import InputError, StateError, nearest_name
 from budgetalloc.policies.interface import function_name
 from budgetalloc.training.reward_range import Range, RewardRange
 
@@ -59,7 +59,7 @@ class Rule:
         if isinstance(success, str):
             if list(names).count(success) != 1:
                 how = "no" if success not in names else "more than one"
-                near = "." if success in names else nearest(success, names)
+                near = "." if success in names else nearest_name(success, names)
                 raise InputError(
                     "success",
                     f"the trainer has {how} reward function of this name{near} It has "

@@ -10,7 +10,7 @@ from budgetalloc.beliefs.estimator import BetaEstimator
 from budgetalloc.beliefs.ids import Id, check_ids
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.state import load_state
-from budgetalloc.errors import BudgetallocError, InputError, check_array, shown
+from budgetalloc.errors import BudgetallocError, InputError, check_array, short_repr
 from budgetalloc.logs.ledger import read_log
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 
@@ -61,5 +61,5 @@ def _counts(state: dict[str, Any]) -> tuple[list[Id], FloatArray, FloatArray]:
     ids = check_ids(state["ids"], "ids")
     successes_P, trials_P = evidence[:, 0], evidence[:, :2].sum(axis=1)
     if len(ids) != len(trials_P) or not np.isfinite(trials_P).all() or evidence.min(initial=0) < 0:
-        raise ValueError(f"evidence={shown(evidence)}")
+        raise ValueError(f"evidence={short_repr(evidence)}")
     return ids, successes_P, trials_P

@@ -7,7 +7,7 @@ neither.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from budgetalloc.errors import imported as _imported
+from budgetalloc.errors import import_optional as _imported
 
 if TYPE_CHECKING:
     from budgetalloc.contrib.rollout_worker import AdaptiveRolloutWorker

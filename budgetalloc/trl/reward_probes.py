@@ -17,7 +17,7 @@ from torch import nn
 from trl.data_utils import is_conversational
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import shown
+from budgetalloc.errors import short_repr
 from budgetalloc.trl.patching import patched_attribute
 
 _ROWS = 4
@@ -67,7 +67,7 @@ def probe(trainer: Any, scoring: Any) -> Iterator[str]:
                 yield f"{name} {sentence}"
         except (Exception, SystemExit) as error:
             answers = " and ".join([*getattr(error, "__notes__", []), "a made-up answer"][:1])
-            yield f"{name} raises {type(error).__name__} for {answers}: {shown(str(error))}"
+            yield f"{name} raises {type(error).__name__} for {answers}: {short_repr(str(error))}"
     if found or len(wrong) < len(trainer.reward_funcs):
         return
     scores_RF = np.stack(wrong, axis=1)
@@ -97,7 +97,9 @@ class _Scorer:
         except (Exception, SystemExit) as error:
             for pair in pairs if len(pairs) > 1 else []:
                 self([pair])
-            error.add_note(f"the answer {shown(pairs[0][1])}" if len(pairs) == 1 else "all answers")
+            error.add_note(
+                f"the answer {short_repr(pairs[0][1])}" if len(pairs) == 1 else "all answers"
+            )
             raise
 
     def _scores(self, pairs: Sequence[tuple[Mapping[str, Any], str]]) -> FloatArray:

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from budgetalloc.contrib.pacing import pacing_plan, tuples
-from budgetalloc.errors import InputError, about, check_flag, check_number, check_type, shown
+from budgetalloc.errors import (
+    InputError,
+    check_flag,
+    check_number,
+    check_type,
+    prefix_errors,
+    short_repr,
+)
 from budgetalloc.policies import Policy
 from budgetalloc.training.options import Options, check_node, other_scale
 from budgetalloc.training.policy_like import resolve_policy
@@ -85,7 +92,7 @@ class Settings:
         if (pacing := given.get("pacing")) is not None:
             what = "a mapping, as in configs/paced.yaml"
             check_type("budgetalloc.pacing", pacing, Mapping, what)
-            with about("budgetalloc.pacing: "):
+            with prefix_errors("budgetalloc.pacing: "):
                 policy = replace(policy, plan=pacing_plan(pacing))
         asked: dict[str, Any] = {"candidates": 1} if ahead else {}
         asked |= {"success": REWARD} if penalty else {}
@@ -99,8 +106,8 @@ class Settings:
         if (shadow := asked.get("shadow")) is not None:
             if ahead:
                 raise InputError(
-                    f"budgetalloc.shadow={shown(shadow)}: verl decides several steps ahead in this "
-                    "mode. Use trainer_mode=budgetalloc, or leave it out.",
+                    f"budgetalloc.shadow={short_repr(shadow)}: verl decides several steps ahead in "
+                    "this mode. Use trainer_mode=budgetalloc, or leave it out.",
                     argument="shadow",
                 )
             asked["shadow"] = resolve_policy(shadow, "budgetalloc.shadow")
@@ -120,7 +127,7 @@ class Settings:
             "budgetalloc.allow_dataset_change", given.get("allow_dataset_change", False)
         )
         if features is not None:
-            with about("budgetalloc."):
+            with prefix_errors("budgetalloc."):
                 check_features(features, None)
         session = Session(policy, names, weights, resolved=options)
         if not ahead and "straggler_timeout" in given:

@@ -18,7 +18,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn
 
-from budgetalloc.errors import BudgetallocError, InputError, imported, shown
+from budgetalloc.errors import BudgetallocError, InputError, import_optional, short_repr
 
 PATIENCE = 2.0  # seconds for a script to end after Ctrl-C
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if sys.stderr.isatty():  # the script decides how long this takes
         print(f"Loads TRL, and runs {args.script} up to train(). Ctrl-C ends.", file=sys.stderr)
     # loaded before the child, which would compile it anew
-    assert imported("trl", "budgetalloc check", "trl").GRPOTrainer
+    assert import_optional("trl", "budgetalloc check", "trl").GRPOTrainer
     found = _in_child(lambda tell: _run_to_train(args.script, args.args, args.policy, tell))
     if "error" in found:
         raise BudgetallocError(found["error"])
@@ -95,8 +95,8 @@ def _run_to_train(script: Path, argv: list[str], policy: str | None, tell: _Tell
     from budgetalloc.trl import AdaptiveGRPOCallback
     from budgetalloc.trl.patching import patched_attribute
 
-    grpo_trainer = imported("trl", "budgetalloc check", "trl").GRPOTrainer
-    transformers = imported("transformers", "TRL", "trl")
+    grpo_trainer = import_optional("trl", "budgetalloc check", "trl").GRPOTrainer
+    transformers = import_optional("transformers", "TRL", "trl")
     given: dict[Any, dict[str, Any]] = {}
     folders: list[str] = []
     init, mkdir = AdaptiveGRPOCallback.__init__, os.mkdir
@@ -176,7 +176,7 @@ def _described(callback: Any, given: dict[str, Any]) -> Iterator[tuple[str, str]
         name: x for name, x in given.items() if name not in ("self", "trainer", "policy", "options")
     }
     changed = [
-        f"{name}={shown(value)}"
+        f"{name}={short_repr(value)}"
         for name, value in (own | dict(callback.options.asked)).items()
         if value is not None
     ]

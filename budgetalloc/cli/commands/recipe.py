@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from budgetalloc.errors import check_known, shown
+from budgetalloc.errors import check_known, short_repr
 
 RECIPES = {
     "first_run": "integrations/trl/first_run.py",
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
         # A file called art.py would hide the package that it imports.
         print("\nPrint one into the file named here:  budgetalloc recipe trl > train.py")
     else:
-        check_known(args.name, RECIPES, f"the recipe {shown(args.name)}")
+        check_known(args.name, RECIPES, f"the recipe {short_repr(args.name)}")
         print(text_of(args.name), end="")
 
 
