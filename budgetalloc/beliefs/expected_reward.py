@@ -120,7 +120,7 @@ def reward_line(
     return Line(((r - slope_G * s) / n)[group_R], slope_G[group_R], around_G[group_R])
 
 
-def sum_until(x_R: FloatArray, group_R: IntArray, round_R: IntArray) -> FloatArray:
+def sum_until(x_R: ArrayLike, group_R: IntArray, round_R: IntArray) -> FloatArray:
     """For each row, the sum over its group's rows of the same and of earlier rounds."""
     rounds, groups = int(round_R.max(initial=0)) + 1, int(group_R.max(initial=-1)) + 1
     sums_GK = np.bincount(group_R * rounds + round_R, x_R, groups * rounds).reshape(-1, rounds)

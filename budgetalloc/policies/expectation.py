@@ -67,7 +67,6 @@ class Calibration(NamedTuple):
         known_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
         weight_R = known_R / np.sqrt(spread_R)  # as in advantages, which are divided by the root
         above_R = np.nan_to_num(weight_R * (rewards_R - line.at(believed_R)))
-        away_R = np.nan_to_num(weight_R * (success_R - believed_R))
 
         n_R, square_R = of_others(known_R), of_others(above_R**2)
         lean_R = of_others(above_R) / np.sqrt(np.maximum(square_R * n_R, 1e-24))
@@ -78,15 +77,17 @@ class Calibration(NamedTuple):
         sum_R, all_R = n_R * lean_R + past_R * usual, n_R + past_R
         changed_R = beyond_R | (sum_R < -np.maximum(_BELOW * all_R, 2 * np.sqrt(all_R)))
 
-        f_R, g_R = of_others(away_R), of_others(away_R * logit_R)
-        level_R, cross_R, slope_R = (
-            of_others(weight_R * spread_R * logit_R**power) for power in (0, 1, 2)
-        )
-        level_R, slope_R = level_R + _FEW / 2, slope_R + _DOUBT  # sqrt(m (1-m)) is at most 1/2
-        k_R = (level_R * g_R - cross_R * f_R) / (level_R * slope_R - cross_R**2)
-        k_R = np.clip(k_R, -1.0, 1.0)
-        d_R = np.clip((f_R - k_R * cross_R) / level_R, -1.0, 1.0)
-        d_R, k_R = changed_R * d_R, changed_R * k_R
+        d_R = k_R = np.zeros(len(rollouts))
+        if changed_R.any():
+            away_R = np.nan_to_num(weight_R * (success_R - believed_R))
+            f_R, g_R = of_others(away_R), of_others(away_R * logit_R)
+            level_R, cross_R, slope_R = (
+                of_others(weight_R * spread_R * logit_R**power) for power in (0, 1, 2)
+            )
+            level_R, slope_R = level_R + _FEW / 2, slope_R + _DOUBT  # sqrt(m (1-m)) is at most 1/2
+            k_R = (level_R * g_R - cross_R * f_R) / (level_R * slope_R - cross_R**2)
+            k_R = changed_R * np.clip(k_R, -1.0, 1.0)
+            d_R = changed_R * np.clip((f_R - k_R * cross_R) / level_R, -1.0, 1.0)
         lean_R = np.where(beyond_R, max(usual, 0.0), lean_R)
         return cls(believed_R, spread_R, logit_R, d_R, k_R, changed_R, lean_R)
 
@@ -172,6 +173,8 @@ class Expected:
         its own reward, as are the weights.
         """
         line, own, of_others = self.line, self.calibration, rollouts.sum_of_others
+        if not own.changed_R.any():
+            return np.zeros(len(rollouts))
         rewards_R, spread_R = np.nan_to_num(rollouts.rewards_R), own.spread_R
         columns = rewards_R, 1.0, own.believed_R, spread_R, spread_R * own.logit_R
         rewards_R, n_R, mean_R, d_R, k_R = (of_others(weight_R * x_R) for x_R in columns)

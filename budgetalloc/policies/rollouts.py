@@ -109,8 +109,8 @@ class Rollouts:
 
         What a baseline learns from these rollouts is independent of the rollout's own reward.
         """
-        x_R, one_R = np.asarray(x_R), np.zeros(len(self), dtype=np.int64)
-        return sum_until(x_R, one_R, self.round_R) - sum_until(x_R, self.group_R, self.round_R)
+        all_R = np.bincount(self.round_R, x_R).cumsum()[self.round_R]
+        return np.asarray(all_R - sum_until(x_R, self.group_R, self.round_R))
 
     def with_rewards(self, rewards_R: FloatArray) -> "Rollouts":
         """The same rollouts with other total rewards, where stored correct responses were
