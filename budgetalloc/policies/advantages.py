@@ -7,7 +7,7 @@ Each part of the rule answers one question:
 - Objective: how much does a success of a hard prompt count? The weight is 1 / sqrt(m (1-m)) at an
   expected success m, as in GRPO (scale="group"); (1 - (1-m)^8) / m, as in MaxRL ("maxrl"); or 1,
   which is the mean success.
-- Choice: who was drawn? With weight="prompt", it does not change how much a prompt counts.
+- Choice: who was drawn? A prompt with more rollouts counts more, unless weight="prompt".
 
 The factor keeps the size of advantages near GRPO's, whatever the rewards are.
 """
