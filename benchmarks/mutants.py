@@ -69,11 +69,12 @@ TESTS = {
     "beliefs/expected_reward": (["beliefs/test_expected_reward.py", "policies/test_advantages.py"], []),
     "beliefs/rewards": (["beliefs/test_rewards.py", "beliefs/test_estimator.py"], ["check_range"]),
     "beliefs/state": (["beliefs/test_state.py"], []),
-    "policies/advantages": (
+    "policies/group_advantages": (
         ["policies/test_advantages.py"],
         ["group_advantages", "group_advantages, posterior"],
     ),
-    "policies/batch_advantages": (["policies/test_advantages.py", "training/test_size_of_advantages.py"], []),
+    "policies/expectation": (["policies/test_advantages.py", "training/test_size_of_advantages.py"], []),
+    "policies/advantages": (["policies/test_advantages.py", "training/test_size_of_advantages.py"], []),
     "policies/adaptive": (["policies/test_adaptive.py", "policies/test_composition.py"], ["adaptive"]),
 }
 OPERATORS = {

@@ -31,7 +31,7 @@ from budgetalloc.offline.replay import Replay
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.offline.worlds import Learner
 from budgetalloc.policies import Needs, Policy, Step, adaptive, knapsack, thompson, uniform
-from budgetalloc.policies.advantages import group_advantages
+from budgetalloc.policies.group_advantages import group_advantages
 from budgetalloc.solvers.exact import Solution, certify, highs, ortools
 from budgetalloc.solvers.greedy import greedy
 from budgetalloc.solvers.proportional import proportional

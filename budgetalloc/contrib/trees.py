@@ -22,8 +22,8 @@ from budgetalloc.errors import (
     check_seed,
 )
 from budgetalloc.policies import Policy
-from budgetalloc.policies.advantages import Baseline
-from budgetalloc.policies.batch_advantages import batch_advantages
+from budgetalloc.policies.advantages import batch_advantages
+from budgetalloc.policies.group_advantages import Baseline
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.options import Options
 

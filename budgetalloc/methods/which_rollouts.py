@@ -19,7 +19,7 @@ from budgetalloc.errors import InputError
 from budgetalloc.methods import downselect
 from budgetalloc.methods.table import AboveZero, Between, method
 from budgetalloc.policies import Needs, Policy, uniform
-from budgetalloc.policies.advantages import group_advantages
+from budgetalloc.policies.group_advantages import group_advantages
 from budgetalloc.policies.interface import Keep
 
 Generate = Annotated[int, Between(2)]

@@ -15,7 +15,7 @@ from budgetalloc.contrib.mixture import Mixture, Rule
 from budgetalloc.contrib.quotas import Shares
 from budgetalloc.errors import InputError, check_function, check_integer, keywords, short_repr
 from budgetalloc.offline.worlds import World
-from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.group_advantages import Baseline, Scale, Weight
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.training.policy_like import PolicyLike, resolve_policy
 from budgetalloc.training.session import Session

@@ -17,8 +17,8 @@ from budgetalloc.errors import (
     check_number,
     keywords,
 )
-from budgetalloc.policies.advantages import Scale
 from budgetalloc.policies.composition import least_groups, spend, top
+from budgetalloc.policies.group_advantages import Scale
 from budgetalloc.policies.interface import Decide, Needs, Rounds, View, budget_of_groups
 from budgetalloc.policies.policy import Policy
 from budgetalloc.policies.rounds import growing

@@ -23,7 +23,7 @@ from budgetalloc.errors import (
     check_seed,
     keywords,
 )
-from budgetalloc.policies.advantages import Baseline, Scale, Weight
+from budgetalloc.policies.group_advantages import Baseline, Scale, Weight
 
 # prompts of a large pool that a decision sees, at least, and for each rollout
 _SEEN, _A_ROLLOUT = 2**17, 128

@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.expected_reward import Sums
+from budgetalloc.beliefs.expected_reward import Sums, sum_until
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.budget import IntArray
+from budgetalloc.policies.expectation import Expected
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +97,20 @@ class Rollouts:
     def learned_R(self) -> FloatArray:
         """`success_R`, with NaN for rollouts with a hint, from which beliefs do not learn."""
         return np.where(self.hinted_R, np.nan, self.success_R)
+
+    @cached_property  # advantages, the fallback, metrics and later steps ask for the same
+    def by_beliefs(self) -> Expected:
+        """What the beliefs expect of each rollout."""
+        return Expected.of(self)
+
+    def sum_of_others(self, x_R: ArrayLike) -> FloatArray:
+        """For each rollout, the sum of x over the step's other prompts, without rounds after the
+        rollout's own.
+
+        What a baseline learns from these rollouts is independent of the rollout's own reward.
+        """
+        all_R = np.bincount(self.round_R, x_R).cumsum()[self.round_R]
+        return np.asarray(all_R - sum_until(x_R, self.group_R, self.round_R))
 
     def with_rewards(self, rewards_R: FloatArray) -> "Rollouts":
         """The same rollouts with other total rewards, where stored correct responses were

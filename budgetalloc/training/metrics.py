@@ -8,7 +8,6 @@ import numpy as np
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, KINDS, group_kinds, mixed_groups, some_unequal
-from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.success import Measure
 from budgetalloc.values import mixed_group
@@ -61,7 +60,7 @@ def metrics_of(
         metrics["success"] = float(np.mean(success_R))
         metrics["brier"] = float(np.mean((belief_R.mean - success_R) ** 2))
         metrics["brier_pool_mean"] = float(np.mean((batch.earlier.mean_success - success_R) ** 2))
-        predicted_R = by_beliefs(batch).line.at(batch.belief_R.mean)[rows]
+        predicted_R = batch.by_beliefs.line.at(batch.belief_R.mean)[rows]
         rewards_R = batch.rewards_R[rows]
         if some_unequal(rewards_R) and not np.isnan(rewards_R).any():
             error = float(np.mean((rewards_R - predicted_R) ** 2))

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError, check_choice, check_flag, check_known, check_number
 from budgetalloc.policies import Needs, Policy
-from budgetalloc.policies.advantages import Baseline, Scale, Weight, check_maxrl
-from budgetalloc.policies.batch_advantages import Advantages, batch_advantages
+from budgetalloc.policies.advantages import Advantages, batch_advantages
+from budgetalloc.policies.group_advantages import Baseline, Scale, Weight, check_maxrl
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Part

@@ -275,9 +275,7 @@ class Prompts:
 
         Datasets whose ids are hashes or whose rows cannot be indexed are not checked.
         """
-        present = getattr(self.dataset, "column_names", None) or []
-        present = self.columns if self._by_row else present
-        columns = [name for name in (self.text, *_MORE_COLUMNS) if name in present]
+        columns = [name for name in (self.text, *_MORE_COLUMNS) if name in self.readable]
         if self.column is None or not self.indexable or not columns:
             return
         if not self._by_row:  # does not decode images

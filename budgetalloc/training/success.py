@@ -294,10 +294,10 @@ class Scoring:
             in_force = self.range.of(rule.values(rewards_R, scores_RF, self.names))
             if len(self.names) == 1 and self.weights[0] > 0:
                 slope = float(self.weights[0])
-        known_R = ~np.isnan(rewards_R)
-        if not np.allclose(rewards_R[known_R], self.total_rewards(scores_RF)[known_R], atol=EQUAL):
-            # the rewards have other weights than those known here: the line is learned
-            slope = None
+        if slope is not None:
+            total_R, known_R = self.total_rewards(scores_RF), ~np.isnan(rewards_R)
+            if not np.allclose(rewards_R[known_R], total_R[known_R], atol=EQUAL):
+                slope = None  # other weights than those known here: the line is learned
         partial = tuple(np.flatnonzero(returned.partial_F).tolist())
         weights = tuple(self.weights)
         return Measure(rule, in_force, tuple(self.names), slope, weights, total, partial)
@@ -311,7 +311,8 @@ class Scoring:
         self._steps += 1
         if self.rule is None and measure.rule is not None:
             self.rule = measure.rule
-            self._say_what_success_is()
+            if not self.quiet:
+                self._say_what_success_is(self.rule)
         by_total_R = measure.by_total(rewards_R, scores_RF)
         if self.rule == Rule():
             self.total.learn(rewards_R, self.quiet)
@@ -331,10 +332,7 @@ class Scoring:
                 len(by_total_R),
             )
 
-    def _say_what_success_is(self) -> None:
-        rule = self.rule
-        if self.quiet or rule is None:
-            return
+    def _say_what_success_is(self, rule: Rule) -> None:
         others = [
             f"{name!r} (weight {weight:g})"
             for f, (name, weight) in enumerate(zip(self.names, self.weights, strict=True))

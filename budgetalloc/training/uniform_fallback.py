@@ -13,7 +13,6 @@ from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
 from budgetalloc.policies import Step
 from budgetalloc.policies.adaptive import uniform_groups
-from budgetalloc.policies.batch_advantages import by_beliefs
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Host, Part, Plan
 
@@ -65,7 +64,7 @@ class UniformFallback(Stateful, Part):
     Where prompts resemble each other, beliefs cannot be wrong about the differences, and nothing is
     logged. Nor is it where prompts have single rollouts, which do not show how much prompts differ.
 
-    The sign and the size of advantages need no check: `policies.batch_advantages` sets both at
+    The sign and the size of advantages need no check: `policies.advantages` sets both at
     every step.
 
     Args:
@@ -126,7 +125,7 @@ class UniformFallback(Stateful, Part):
         known_R = ~np.isnan(rollouts.success_R)
         if not known_R.any():
             return metrics
-        own = by_beliefs(rollouts)
+        own = rollouts.by_beliefs
         success_R, count = rollouts.success_R[known_R], float(known_R.sum())
         brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
         pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))
@@ -147,7 +146,7 @@ class UniformFallback(Stateful, Part):
             "baseline/recalibrated": recalibrated,
             "baseline/brier": brier / count,
             "baseline/brier_pool_mean": pool / count,
-            "advantage/rms_grpo": float(np.sqrt(own.compared.grpo_R[known_R].mean())),
+            "advantage/rms_grpo": float(np.sqrt(own.grpo_R[known_R].mean())),
         }
 
     def _compare(self, step_S: FloatArray) -> None:

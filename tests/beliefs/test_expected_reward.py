@@ -16,7 +16,6 @@ from budgetalloc.beliefs.expected_reward import (
     Sums,
     bernoulli_variance,
     deviations,
-    graded_variances,
     grpo_square,
     pool_variances,
     prior_share,
@@ -25,7 +24,7 @@ from budgetalloc.beliefs.expected_reward import (
     variances,
 )
 from budgetalloc.beliefs.posterior import Beta
-from budgetalloc.policies.advantages import group_advantages
+from budgetalloc.policies.group_advantages import group_advantages
 
 rollouts = st.lists(
     st.tuples(st.integers(0, 4), st.sampled_from([0.0, 1.0, 0.5, np.nan]), st.floats(-5, 5)), min_size=1, max_size=20
@@ -173,7 +172,8 @@ def test_the_variance_within_prompts_is_found_between_any(graded, visits):
 
 def test_the_variance_of_a_prompt_is_its_own_once_it_is_known():
     known = Known(np.array([0.0, 100.0, 100.0]), np.array([0.0, 50.0, 50.0]), np.array([0.0, 25.0, 29.0]))
-    within, error = graded_variances(known, np.full(3, 0.01), 0.09)
+    pool = Sums(n=1000.0, s=500.0, ss=350.0, graded=1000.0, within=10.0, pairs=1000.0)  # 0.01 within, 0.09 between
+    within, error = variances(np.full(3, 0.5), np.ones(3), known, pool)
     own = np.array([0.0 + 4 * 0.01, 4.0 + 4 * 0.01]) / (99 + 4)  # with four rollouts of the pool
     assert (within[0], error[0]) == pytest.approx((0.01, 0.09))
     assert within[1:] == pytest.approx(own)

@@ -26,7 +26,7 @@ from tinker_cookbook.rl.types import Env, EnvGroupBuilder, RLDataset, RLDatasetB
 
 import budgetalloc as ba  # noqa: E402
 from budgetalloc import policies  # noqa: E402
-from budgetalloc.policies.advantages import group_advantages  # noqa: E402
+from budgetalloc.policies.group_advantages import group_advantages  # noqa: E402
 
 SHARES = [0, 1, 4, 12, 20, 30, 36, 39]
 """A rollout of prompt i passes if its first token is below SHARES[i], of 40."""

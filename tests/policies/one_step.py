@@ -6,7 +6,7 @@ from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.beliefs.ids import factorize
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.beliefs.rewards import to_unit
-from budgetalloc.policies.batch_advantages import batch_advantages
+from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.policies.rollouts import Rollouts
 
 

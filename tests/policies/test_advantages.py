@@ -12,8 +12,9 @@ from one_step import advantages_of_step, rollouts_of
 
 from budgetalloc import Beta, InputError, group_advantages
 from budgetalloc.beliefs.expected_reward import Sums
-from budgetalloc.policies.advantages import whitened
-from budgetalloc.policies.batch_advantages import batch_advantages, by_beliefs, sums_of
+from budgetalloc.policies.advantages import batch_advantages
+from budgetalloc.policies.expectation import sums_of
+from budgetalloc.policies.group_advantages import whitened
 from budgetalloc.policies.rollouts import Rollouts
 
 LIMITS = settings(max_examples=150, deadline=None)
@@ -294,7 +295,7 @@ def test_rewards_in_the_unit_interval_are_as_group_advantages_has_them(data, bas
     if baseline == "posterior":  # whose size is that of GRPO
         away = group_advantages(rewards, ids, baseline, "none", belief_R=belief_R)
         known = ~np.isnan(made.rewards_R)
-        if not by_beliefs(made).calibration.changed_R.any():
+        if not made.by_beliefs.calibration.changed_R.any():
             assert (made.rewards_R - batch.baseline_R)[known] == pytest.approx(away[known], rel=1e-12, abs=1e-12)
     elif batch.values_R.any():
         plain = group_advantages(rewards, ids, baseline, scale, weight, belief_R=belief_R, lengths_R=lengths(ids))
@@ -503,7 +504,7 @@ def test_right_beliefs_are_hardly_moved():
     p_P = rng.uniform(0.02, 0.98, 4096)
     success_R = (rng.random(4096) < p_P).astype(float)
     made = rollouts_of(success_R, range(4096), belief_R=Beta(1e4 * p_P, 1e4 * (1 - p_P)))
-    assert np.abs(by_beliefs(made).mean_R - p_P).max() < 0.02
+    assert np.abs(made.by_beliefs.mean_R - p_P).max() < 0.02
 
 
 def test_a_model_that_learns_quickly_keeps_its_advantages():
@@ -551,6 +552,12 @@ def test_maxrl_weighs_single_rollouts_by_the_believed_rate():
     assert values[:3] / values[0] == pytest.approx(found[:3] / found[0], rel=1e-3)  # EPS is added to the deviation
     groups = rollouts_of([0, 1, 0, 0, 0, 0, 1, 1], list("aaaabbbb"))
     assert batch_advantages(groups, "group", "maxrl").values_R == pytest.approx([-1, 3, -1, -1, -1, -1, 1, 1])
+
+
+def test_maxrl_in_groups_counts_prompts_alike_if_asked():
+    rewards, ids = [0, 1, 0, 0, 1, 1, 0], list("aaaaabb")
+    of_step = advantages_of_step(rewards, ids, "group", "maxrl", "prompt")
+    assert of_step == pytest.approx(group_advantages(rewards, ids, "group", "maxrl", "prompt"))
 
 
 @pytest.mark.parametrize("baseline", ["loo", "batch", np.full(2, 0.5)], ids=["loo", "batch", "array"])

@@ -13,7 +13,7 @@ from budgetalloc import InputError, StateError, UnsupportedError, policies
 from budgetalloc.contrib.costs import Costs
 from budgetalloc.contrib.shadow import Shadow
 from budgetalloc.logs.prompt_texts import read_texts
-from budgetalloc.policies.batch_advantages import batch_advantages
+from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host, Part

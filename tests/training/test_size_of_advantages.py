@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc.policies.advantages import group_advantages
+from budgetalloc.policies.group_advantages import group_advantages
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Host
 from budgetalloc.training.session import Session

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgetalloc.contrib.tree_growth import branch_advantages, grow
-from budgetalloc.policies.advantages import group_advantages
+from budgetalloc.policies.group_advantages import group_advantages
 
 END, LONGEST = 2, 3
 RNG = np.random.default_rng(5)
