@@ -73,7 +73,7 @@ TESTS = {
         ["policies/test_advantages.py"],
         ["group_advantages", "group_advantages, posterior"],
     ),
-    "policies/expectation": (["policies/test_advantages.py", "training/test_size_of_advantages.py"], []),
+    "policies/rollouts": (["policies/test_advantages.py", "training/test_size_of_advantages.py"], []),
     "policies/advantages": (["policies/test_advantages.py", "training/test_size_of_advantages.py"], []),
     "policies/adaptive": (["policies/test_adaptive.py", "policies/test_composition.py"], ["adaptive"]),
 }

@@ -1,6 +1,6 @@
 """Does a policy harm, if nothing else is changed? It is compared with uniform groups at *their* rate and best size.
 
-    python benchmarks/learning/harm.py [--policy retry] [RESULTS ...]
+    python benchmarks/learning/harm.py [--policy adaptive] [RESULTS ...]
 
 Per pool: mean success over the run, success at the end and pass@64 at the end, minus those of uniform groups, paired
 over the table's seeds, with 95 % intervals by Student's t. A pool is harmed if one of the three is below uniform beyond
@@ -81,7 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = [HERE / "results.jsonl", HERE / "table.jsonl"]
     parser.add_argument("results", nargs="*", type=Path, default=default)
-    parser.add_argument("--policy", default="retry")
+    parser.add_argument("--policy", default="adaptive")
     args = parser.parse_args()
     print(table(list(pools([run for path in args.results for run in read(path)], args.policy))))
 

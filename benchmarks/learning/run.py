@@ -18,6 +18,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ from budgetalloc import policies
 from budgetalloc.cli.config import Config
 from budgetalloc.errors import BudgetallocError
 from budgetalloc.offline.parallel import Workers, in_parallel
+
+
+def retries(seed: int, explore: float, discount: float) -> ba.Policy:
+    """A candidate for the default: one generation a step, and failures go on in the next."""
+    return policies.retrying(policies.sampled(groups=2, explore=explore, discount=discount, seed=seed))
+
 
 # Name: the policy, and how the callback attaches it where that is not what the policy asks for.
 RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
@@ -86,15 +93,16 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
         lambda seed: policies.growing(policies.sampled(groups=2, explore=1, discount=0.9, seed=seed), rounds=3),
         {"fallback": False},  # also in small pools
     ),
-    # The same without rounds: failures go on in the next step.
-    "retry": (
-        lambda seed: policies.retrying(policies.sampled(groups=2, discount=0.9, seed=seed)),
-        {"fallback": False},
-    ),
-    "retry_even": (
-        lambda seed: policies.retrying(policies.sampled(groups=2, explore=1, discount=0.9, seed=seed)),
-        {"fallback": False},
-    ),
+    # Without rounds: failures go on in the next step. The candidates of README.md.
+    **{
+        f"retry_{choice}_{round(100 * kept)}_{scale}": (
+            partial(retries, explore=explore, discount=kept),
+            {"fallback": False, "scale": scale},
+        )
+        for choice, explore in (("alike", 1.0), ("drawn", 0.0))
+        for kept in (0.9, 1.0)
+        for scale in ("group", "none")
+    },
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
     "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
 }

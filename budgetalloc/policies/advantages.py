@@ -3,7 +3,7 @@
 Each part of the rule answers one question:
 
 - Belief: what will it score? The baseline is the reward that is expected of a rollout without its
-  own reward (`expectation`).
+  own reward (`rollouts.Expected`).
 - Objective: how much does a success of a hard prompt count? The weight is 1 / sqrt(m (1-m)) at an
   expected success m, as in GRPO (scale="group"); (1 - (1-m)^8) / m, as in MaxRL ("maxrl"); or 1,
   which is the mean success.
@@ -20,7 +20,6 @@ from budgetalloc.beliefs.expected_reward import EPS, GROUP, bernoulli_variance
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.errors import InputError
-from budgetalloc.policies.expectation import Expected
 from budgetalloc.policies.group_advantages import (
     Baseline,
     Scale,
@@ -31,7 +30,7 @@ from budgetalloc.policies.group_advantages import (
     prompt_weights,
     scaled_in_step,
 )
-from budgetalloc.policies.rollouts import Rollouts
+from budgetalloc.policies.rollouts import Expected, Rollouts
 
 LARGEST = 5.0
 """The largest advantage under scale "group": twice the largest of GRPO in groups of 8. 0/1 rewards

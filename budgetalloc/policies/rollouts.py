@@ -1,17 +1,39 @@
-"""The record of a training step: its rollouts, their rewards, and the beliefs before the step."""
+"""The record of a training step: its rollouts, their rewards, the beliefs before the step, and what
+these expect of each rollout without its own reward: its success, its reward and the standard
+deviation of that."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from budgetalloc.beliefs.expected_reward import Sums, sum_until
+from budgetalloc.beliefs.expected_reward import (
+    EPS,
+    GROUP,
+    Known,
+    Line,
+    Sums,
+    deviations,
+    grpo_square,
+    posterior_mean,
+    reward_line,
+    share_alike,
+    sum_until,
+    variances,
+)
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.rewards import EQUAL, BoolArray
 from budgetalloc.budget import IntArray
-from budgetalloc.policies.expectation import Expected
+
+# mean advantages below 0 and above the usual that are a change of rewards, in deviations
+_BELOW, _ABOVE = 0.12, 0.25
+_RAREST = 0.02  # means of success beyond this, and beyond 1 minus it, are recalibrated like it
+_FEW = 2.0  # rollouts that show nothing in common: they count in small steps
+_DOUBT = 10.0  # weight of k = 0 in the recalibration, in units of sqrt(m (1-m)) log(m / (1-m))^2
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +121,7 @@ class Rollouts:
         return np.where(self.hinted_R, np.nan, self.success_R)
 
     @cached_property  # advantages, the fallback, metrics and later steps ask for the same
-    def by_beliefs(self) -> Expected:
+    def by_beliefs(self) -> "Expected":
         """What the beliefs expect of each rollout."""
         return Expected.of(self)
 
@@ -118,3 +140,164 @@ class Rollouts:
         same_R = np.isnan(rewards_R) | (rewards_R == self.rewards_R)
         success_R = np.where(same_R, self.success_R, 1.0)
         return replace(self, rewards_R=rewards_R, success_R=success_R)
+
+
+class Calibration(NamedTuple):
+    """Posterior means m of success, and how far the step's other prompts move them.
+
+    When the rewards of all prompts change, beliefs follow over many steps. The mean follows at
+    once, to m + (d + k log(m / (1-m))) m (1-m). d and k, at most 1 in size, are one Newton step of
+    Platt's calibration, a logistic regression of success on log(m / (1-m)). They are 0 while
+    rewards have not changed.
+    """
+
+    believed_R: FloatArray  # m
+    spread_R: FloatArray  # m (1-m)
+    logit_R: FloatArray  # log(m / (1-m))
+    d_R: FloatArray
+    k_R: FloatArray
+    changed_R: BoolArray  # whether the rewards of all prompts have changed
+    # mean advantage of the step's other prompts in root mean squares; the usual if far above it
+    lean_R: FloatArray
+
+    @classmethod
+    def of(cls, rollouts: Rollouts, line: Line) -> "Calibration":
+        """The calibration of a step.
+
+        Rewards have changed if they are below what was believed, or above it by more than in
+        earlier steps. A model that learns quickly exceeds beliefs more and more, and these
+        advantages help it. It neither falls short of them nor exceeds them at once.
+        """
+        of_others, earlier = rollouts.sum_of_others, rollouts.earlier
+        success_R, rewards_R = rollouts.success_R, rollouts.rewards_R
+        known = rollouts.group_R, rollouts.baseline_R, rollouts.round_R
+        believed_R = posterior_mean(success_R, *known)
+        m_R = np.clip(believed_R, _RAREST, 1 - _RAREST)
+        spread_R, logit_R = m_R * (1 - m_R), np.log(m_R / (1 - m_R))
+        known_R = ~(np.isnan(success_R) | np.isnan(rewards_R))
+        weight_R = known_R / np.sqrt(spread_R)  # as in advantages, which are divided by the root
+        above_R = np.nan_to_num(weight_R * (rewards_R - line.at(believed_R)))
+
+        n_R, square_R = of_others(known_R), of_others(above_R**2)
+        lean_R = of_others(above_R) / np.sqrt(np.maximum(square_R * n_R, 1e-24))
+        usual = earlier.lean / earlier.n if earlier.n > 0 else 0.0
+        beyond_R = lean_R > max(usual, 0.0) + np.maximum(_ABOVE, 2 / np.sqrt(np.maximum(n_R, 1.0)))
+        # in small steps, those before count too if they fell short
+        past_R = np.minimum(3 * n_R, earlier.n) * (usual < 0)
+        sum_R, all_R = n_R * lean_R + past_R * usual, n_R + past_R
+        changed_R = beyond_R | (sum_R < -np.maximum(_BELOW * all_R, 2 * np.sqrt(all_R)))
+
+        d_R = k_R = np.zeros(len(rollouts))
+        if changed_R.any():
+            away_R = np.nan_to_num(weight_R * (success_R - believed_R))
+            f_R, g_R = of_others(away_R), of_others(away_R * logit_R)
+            level_R, cross_R, slope_R = (
+                of_others(weight_R * spread_R * logit_R**power) for power in (0, 1, 2)
+            )
+            level_R, slope_R = level_R + _FEW / 2, slope_R + _DOUBT  # sqrt(m (1-m)) is at most 1/2
+            k_R = (level_R * g_R - cross_R * f_R) / (level_R * slope_R - cross_R**2)
+            k_R = changed_R * np.clip(k_R, -1.0, 1.0)
+            d_R = changed_R * np.clip((f_R - k_R * cross_R) / level_R, -1.0, 1.0)
+        lean_R = np.where(beyond_R, max(usual, 0.0), lean_R)
+        return cls(believed_R, spread_R, logit_R, d_R, k_R, changed_R, lean_R)
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What is expected of each rollout of a step, without its own reward."""
+
+    mean_R: FloatArray  # its success; NaN for a rollout not to train on
+    rewards_R: FloatArray  # its reward; NaN for a rollout not to train on
+    deviation_R: FloatArray  # the standard deviation of its reward around that
+    within_R: FloatArray  # the variance of rewards within its prompt
+    grpo_R: FloatArray  # the squared advantage of GRPO in groups of 8 on its prompt
+    # the chance that what success does not explain of 8 rewards is equal, and no success is graded
+    same: float
+    line: Line  # the reward by success
+    calibration: Calibration
+    sums: Sums  # of this step
+
+    @classmethod
+    def of(cls, rollouts: Rollouts, rule_R: FloatArray | None = None) -> "Expected":
+        """What the beliefs expect; or the policy's own rule, by the expected success `rule_R`."""
+        success_R, rewards_R, group_R = rollouts.success_R, rollouts.rewards_R, rollouts.group_R
+        rows, earlier, jump = len(rollouts), rollouts.earlier, rollouts.jump
+        if rollouts.reward_range is not None:  # success is the reward, mapped from this range
+            low, high = rollouts.reward_range
+            line = Line(np.full(rows, low), np.full(rows, high - low), np.zeros(rows))
+        else:
+            line = reward_line(success_R, rewards_R, group_R, earlier, jump)
+
+        # its success
+        own, still_R = Calibration.of(rollouts, line), np.zeros(rows, dtype=bool)
+        if rule_R is not None:
+            mean_R = rule_R
+        else:
+            moved_R = own.believed_R + (own.d_R + own.k_R * own.logit_R) * own.spread_R
+            mean_R = np.clip(moved_R, 0.0, 1.0)
+            if rollouts.constant_R is not None:
+                # Graded successes of a prompt that have stopped to change are expected to go on.
+                # Else the advantages of a policy that has collapsed would be the errors of its
+                # beliefs, made as large as GRPO's advantages, which are 0 there.
+                still_R = np.abs(rollouts.constant_R - 0.5) < 0.5 - EQUAL
+                mean_R = np.where(still_R, rollouts.constant_R, mean_R)
+
+        # this step and earlier ones
+        prior = rollouts.prior.alpha_P, rollouts.prior.beta_P
+        known = Known.of(success_R, group_R, rollouts.belief_R, prior)
+        step = Sums.of(success_R, rewards_R)
+        within, pairs = deviations(success_R, known)
+        alike = step.n * share_alike(rewards_R - jump * success_R)
+        lean = step.n * float(own.lean_R.mean())
+        step = replace(step, within=within, pairs=pairs, alike=alike, lean=lean)
+        sums = earlier.plus(step)
+
+        # its reward, and the size of advantages
+        trained_R, scored_R = ~(np.isnan(rewards_R) | np.isnan(mean_R)), ~np.isnan(success_R)
+        known_R = np.where(trained_R, mean_R, 0.5)
+        mass_R = rollouts.baseline_R.mass + np.bincount(group_R, scored_R)[group_R] - scored_R
+        within_R, error_R = variances(known_R, mass_R, known, sums)
+        expected_R = line.at(known_R)
+        nothing_R = np.isnan(expected_R)  # a first step with one prompt has no other rollouts
+        expected_R = np.where(nothing_R, rewards_R, expected_R)
+        alike, graded = (sums.alike / sums.n, sums.graded / sums.n) if sums.n > 0 else (1.0, 1.0)
+        m_R = np.clip(known_R, 1e-6, 1 - 1e-6)
+        grpo_R = grpo_square(Beta(mass_R * m_R, mass_R * (1 - m_R)), known, graded, alike)
+        return cls(
+            mean_R=mean_R,
+            rewards_R=np.where(trained_R, expected_R, np.nan),
+            deviation_R=np.where(nothing_R, 1.0, line.deviation(within_R + error_R) + EPS),
+            within_R=np.where(trained_R & ~nothing_R, line.deviation(within_R) ** 2, 0.0),
+            grpo_R=np.where(trained_R & ~still_R, grpo_R, 0.0),
+            same=alike * (1 - graded) ** GROUP,
+            line=line,
+            calibration=own,
+            sums=step,
+        )
+
+    def shared(self, rollouts: Rollouts, weight_R: FloatArray) -> FloatArray:
+        """For each rollout, how far the rewards of the step's other prompts are above their
+        expectation on average; 0 while rewards have not changed.
+
+        The expectation is by the line and the calibration of the rollout, which are independent of
+        its own reward, as are the weights.
+        """
+        line, own, of_others = self.line, self.calibration, rollouts.sum_of_others
+        if not own.changed_R.any():
+            return np.zeros(len(rollouts))
+        rewards_R, spread_R = np.nan_to_num(rollouts.rewards_R), own.spread_R
+        columns = rewards_R, 1.0, own.believed_R, spread_R, spread_R * own.logit_R
+        rewards_R, n_R, mean_R, d_R, k_R = (of_others(weight_R * x_R) for x_R in columns)
+        success_R = mean_R + own.d_R * d_R + own.k_R * k_R
+        above_R = np.nan_to_num(rewards_R - line.start_R * n_R - line.slope_R * success_R)
+        rows_R = of_others(weight_R > 0)
+        above_R /= np.maximum(n_R, 1e-9)
+        return np.asarray(own.changed_R * above_R * rows_R / (rows_R + _FEW))
+
+
+def sums_of(rollouts: Rollouts) -> Sums:
+    """Sums over the step's rewards and successes, for later steps; rollouts with a hint are left
+    out."""
+    if rollouts.hinted_R.any():
+        rollouts = replace(rollouts, success_R=rollouts.learned_R)
+    return rollouts.by_beliefs.sums

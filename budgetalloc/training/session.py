@@ -26,8 +26,7 @@ from budgetalloc.errors import (
 from budgetalloc.logs.ledger_writer import check_ledger
 from budgetalloc.policies import Policy, Step
 from budgetalloc.policies.adaptive import uniform_groups
-from budgetalloc.policies.expectation import sums_of
-from budgetalloc.policies.rollouts import Rollouts
+from budgetalloc.policies.rollouts import Rollouts, sums_of
 from budgetalloc.training.log_writer import LogWriter
 from budgetalloc.training.metrics import metrics_of
 from budgetalloc.training.options import Options, other_scale

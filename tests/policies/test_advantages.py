@@ -13,9 +13,8 @@ from one_step import advantages_of_step, rollouts_of
 from budgetalloc import Beta, InputError, group_advantages
 from budgetalloc.beliefs.expected_reward import Sums
 from budgetalloc.policies.advantages import batch_advantages
-from budgetalloc.policies.expectation import sums_of
 from budgetalloc.policies.group_advantages import whitened
-from budgetalloc.policies.rollouts import Rollouts
+from budgetalloc.policies.rollouts import Rollouts, sums_of
 
 LIMITS = settings(max_examples=150, deadline=None)
 nan = float("nan")

@@ -27,7 +27,7 @@ from budgetalloc.contrib import completions
 from budgetalloc.contrib.costs import Costs
 from budgetalloc.contrib.pacing import Horizon
 from budgetalloc.policies.advantages import batch_advantages
-from budgetalloc.policies.expectation import sums_of
+from budgetalloc.policies.rollouts import sums_of
 from budgetalloc.training.belief_checkpoint import STATE_FILE
 from budgetalloc.trl import AdaptiveGRPOCallback, AdaptiveRolloutWorker
 
