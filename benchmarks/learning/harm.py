@@ -17,6 +17,7 @@ from mixes import MIXES, SHAPES
 from numpy.typing import NDArray
 from run import GENERATIONS, best_rates, mean_success, read
 from table import HERE, STEPS, TABLE_SEEDS, TUNING_SEEDS, Row, best_uniform, head, row, with_interval
+from verdict import paired
 
 from budgetalloc.offline.intervals import interval
 
@@ -48,16 +49,15 @@ def pools(rows: list[Row], policy: str) -> Iterator[Pool]:
         if mix in MIXES:
             uniform = best_uniform(rows, mix)
             rate = tuned.get((uniform, mix), rate)
-        found: dict[str, dict[int, list[float]]] = {policy: {}, uniform: {}}
+        found: dict[str, dict[int, NDArray[np.float64]]] = {policy: {}, uniform: {}}
         for run in rows:
             at = run["mix"], run["rate"], run["steps"]
             if at == (mix, rate, STEPS) and run["policy"] in found and run["seed"] in TABLE_SEEDS:
                 values = [mean_success(run), run["expected"][-1], run.get("pass64", [np.nan])[-1]]
-                found[run["policy"]][run["seed"]] = values
-        seeds = sorted(found[policy].keys() & found[uniform].keys())
-        if len(seeds) > 1:
-            own, base = (np.array([found[name][seed] for seed in seeds]).T for name in (policy, uniform))
-            yield Pool(mix, GENERATIONS.get(uniform, 8), rate, own - base, base)
+                found[run["policy"]][run["seed"]] = np.array(values)
+        own, base = paired(found[policy], found[uniform])
+        if len(own) > 1:
+            yield Pool(mix, GENERATIONS.get(uniform, 8), rate, (own - base).T, base.T)
 
 
 def table(compared: Sequence[Pool]) -> str:

@@ -215,6 +215,19 @@ Rounds = Generator[IntArray | Hinted, ByPrompt, None]
 """A decision in rounds: a generator that yields counts, receives the rollouts so far of the view's
 prompts, and returns when it wants no more."""
 Decide = Callable[[View], IntArray | Rounds]
+
+
+def counts_at_once(decide: Decide, view: View, who: str) -> IntArray:
+    """The counts of a rule that decides once; raises `UnsupportedError`, which begins with `who`,
+    if it decides in rounds."""
+    counts_P = decide(view)
+    if not isinstance(counts_P, np.ndarray):
+        raise UnsupportedError(
+            f"{who} needs a policy that decides once a step, such as adaptive()."
+        )
+    return counts_P
+
+
 Expect = Callable[[View, ByPrompt], FloatArray]
 """A baseline of the policy's own: from what was known of the step's prompts before it, and its
 rollouts, to the expected success of each rollout in [0, 1], NaN for one not to train on."""

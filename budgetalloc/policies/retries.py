@@ -9,18 +9,11 @@ from budgetalloc.beliefs.by_prompt import ByPrompt
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import BoolArray
-from budgetalloc.budget import Budget, IntArray, rollouts_alone
-from budgetalloc.errors import (
-    BudgetError,
-    InputError,
-    UnsupportedError,
-    check_integer,
-    check_type,
-    keywords,
-)
-from budgetalloc.policies.interface import Decide, Rounds, View
+from budgetalloc.budget import IntArray, rollouts_alone
+from budgetalloc.errors import UnsupportedError, check_integer, check_type, keywords
+from budgetalloc.policies.interface import Decide, View, counts_at_once
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.spending import Spending
+from budgetalloc.policies.spending import Spending, can_spend
 
 
 @keywords
@@ -68,15 +61,9 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
 
     def after_retries(decide: Decide) -> Decide:
         def decide_the_rest(view: View) -> IntArray:
-            counts_P = decide(view)
-            if not isinstance(counts_P, np.ndarray):
-                raise UnsupportedError(
-                    f"retrying({policy}) needs a policy that decides once a step, such as "
-                    "policies.sampled()."
-                )
-            return counts_P
+            return counts_at_once(decide, view, f"retrying({policy})")
 
-        def decide_with_retries(view: View) -> IntArray | Rounds:
+        def decide_with_retries(view: View) -> IntArray:
             failures_P, retried_P = view.recall["failures"], retried(view.recall)
             waiting = np.flatnonzero(retried_P)  # in the random order of the view
             if not len(waiting) or view.budget.fewest or rollouts_alone(view.budget) is None:
@@ -84,9 +71,8 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
             spending = Spending(view.budget, len(failures_P))
             spending.give_each(waiting, np.minimum(failures_P, most - failures_P)[waiting])
             others = np.flatnonzero(~retried_P)
-            if spending.left and can_spend(
-                others, left := replace(view.budget, rollouts=spending.left)
-            ):
+            if len(others) and can_spend(view.budget, spending.left, len(others)):
+                left = replace(view.budget, rollouts=spending.left)
                 spending.counts_P[others] = decide_the_rest(replace(view.take(others), budget=left))
             else:
                 spending.spread_rest()
@@ -103,12 +89,3 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
         memory=Memory({"failures": 0.0}, learn, hold=retried),
         needs=replace(policy.needs, keep_batch=False),
     )
-
-
-def can_spend(at_K: IntArray, budget: Budget) -> bool:
-    """Whether these prompts can take the rollouts of the budget."""
-    try:
-        budget.check(len(at_K))
-    except (BudgetError, InputError):  # too few prompts, or none
-        return False
-    return True

@@ -15,16 +15,15 @@ from budgetalloc.budget import Budget, IntArray, rollouts_alone
 from budgetalloc.errors import (
     BudgetError,
     InputError,
-    UnsupportedError,
     check_function,
     check_integer,
     check_number,
     check_type,
     keywords,
 )
-from budgetalloc.policies.interface import Decide, Hinted, Rounds, View
+from budgetalloc.policies.interface import Decide, Hinted, Rounds, View, counts_at_once
 from budgetalloc.policies.policy import Policy
-from budgetalloc.policies.spending import Spending, order_matters
+from budgetalloc.policies.spending import Spending, can_spend, order_matters
 from budgetalloc.solvers.proportional import systematic
 
 WantsMore = Callable[[ByPrompt], NDArray[np.bool_]]
@@ -227,11 +226,8 @@ def _reserve(budget: Budget, prompts: int, share: float) -> int:
         # new groups must be able to take it
         if budget.fewest == 0 and -(-reserve // high) * low > reserve:
             continue
-        try:
-            replace(budget, rollouts=total - reserve).check(prompts)
-        except BudgetError:
-            continue
-        return reserve
+        if can_spend(budget, total - reserve, prompts):
+            return reserve
     return 0
 
 
@@ -313,13 +309,7 @@ def growing(
 
     def growing_from(decide: Decide) -> Decide:
         def plan(view: View, budget: Budget) -> IntArray:
-            counts_P = decide(replace(view, budget=budget))
-            if not isinstance(counts_P, np.ndarray):
-                raise UnsupportedError(
-                    f"growing({policy}) needs a policy that decides once a step, such as "
-                    "adaptive()."
-                )
-            return counts_P
+            return counts_at_once(decide, replace(view, budget=budget), f"growing({policy})")
 
         def decide_in_rounds(view: View) -> IntArray | Rounds:
             budget = view.budget

@@ -1,11 +1,13 @@
 """A budget given out in portions, such that the rest can still be spent in groups that the budget
 allows."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.budget import Budget, IntArray, rollouts_alone
-from budgetalloc.errors import UnsupportedError
+from budgetalloc.errors import BudgetError, UnsupportedError
 
 
 class Spending:
@@ -100,6 +102,19 @@ class Spending:
         by_count = np.argsort(self.counts_P, kind="stable")
         self.spread(by_count[self.counts_P[by_count] > 0])
         self.spread(by_count)
+
+
+def can_spend(budget: Budget, rollouts: int, prompts: int) -> bool:
+    """Whether so many prompts can spend so many rollouts within the other bounds of the budget.
+
+    >>> can_spend(Budget(rollouts=16, cap=4), 8, prompts=2), can_spend(Budget(16, cap=4), 9, 2)
+    (True, False)
+    """
+    try:
+        replace(budget, rollouts=rollouts).check(prompts)
+    except BudgetError:
+        return False
+    return True
 
 
 def order_matters(budget: Budget, most: int) -> bool:
