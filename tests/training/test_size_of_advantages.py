@@ -246,6 +246,13 @@ def test_in_rounds(kind, scale):
     run(*kind, policy=ba.adaptive(rounds=3, seed=0), scale=scale, rollouts=256, steps=30).check()
 
 
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("scale", ["group", "none"])
+def test_retries_across_steps(kind, scale):
+    policy = ba.policies.retrying(ba.policies.sampled(groups=2, explore=1, discount=0.9, seed=0))
+    run(*kind, policy=policy, scale=scale, rollouts=256, steps=30).check()
+
+
 # --- rewards that change for everybody ---
 
 WHEN = 15
