@@ -6,13 +6,12 @@ Two environments, outside of the repository: the core alone, to which `[logs]` c
 was there before. Nothing of the repository can be imported in them.
 """
 
-import os
-import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from pathlib import Path
+
+from environments import Environment  # beside this file
 
 MOST = 1_500_000  # bytes of the wheel; the weights of the demo's model are 683 kB of it
 
@@ -95,45 +94,16 @@ def main(dist: Path, uv: Path, constraints: Path) -> None:
         print("a callback run of 4 steps by the recipe, and its report")
 
 
-class Bare:
-    """A new environment, in which commands run as those of a user: in a folder of their own, with no PYTHONPATH."""
+class Bare(Environment):
+    """An environment in which uv installs the tested versions."""
 
     def __init__(self, folder: Path, uv: Path, constraints: Path) -> None:
-        self.folder, self.uv, self.constraints = folder, uv, constraints
-        self.env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-        self.env |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        self._call([uv, "venv", "--quiet", "--python", sys.executable, folder])
+        self.uv, self.constraints = uv, constraints
+        super().__init__(folder, uv, "venv", "--quiet", "--python", sys.executable)
 
     def install(self, *what: object) -> None:
         given = ["--quiet", "--python", self.folder, "--constraint", self.constraints]
         self._call([self.uv, "pip", "install", *given, *what])
-
-    def version(self, package: str) -> str:
-        code = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
-        return self.run("python", "-c", code, quiet=True)
-
-    def run(self, command: str, *more: str, quiet: bool = False, status: int = 0) -> str:
-        """Runs a command of the environment and returns what it printed."""
-        started = time.monotonic()
-        printed = self._call([self.folder / "bin" / command, *more], status=status)
-        if not quiet:
-            print(printed.rstrip())
-        print(f"    {time.monotonic() - started:.1f} s: {command} {' '.join(more)[:50].strip()!r}", flush=True)
-        return printed
-
-    def _call(self, words: list[object], status: int = 0) -> str:
-        line = [str(word) for word in words]
-        done = subprocess.run(
-            line,
-            cwd=self.folder if self.folder.exists() else None,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != status:
-            sys.exit(f"{' '.join(line)[:200]}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
-        return done.stdout
 
 
 if __name__ == "__main__":
