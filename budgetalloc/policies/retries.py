@@ -22,10 +22,11 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
 
     Prompts whose rollouts have all failed come first in the next step, with as many rollouts as
     have failed. `policy` chooses among the other prompts for the rest of the budget. After a
-    success a prompt is one of the others again; after `most` failures too, and it is then retried
-    only after its next success, because it may be hopeless. A step generates once, where `growing`
-    continues a group within the step and waits for each round. NGU (arXiv 2609.13443) continues
-    prompts across steps with a chance.
+    success, or after `most` failures in a row, a prompt is one of the others again. One that failed
+    so often may be hopeless: it is retried only after its next success.
+
+    A step generates once, where `growing` continues a group within the step and waits for each
+    round. NGU (arXiv 2609.13443) continues prompts across steps with a chance.
 
     Keep the posterior baseline: the belief has learned from the failures of earlier steps, and the
     step does not train on them again. If retries need more than the budget, some of them wait, in a
