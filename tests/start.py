@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environments import Environment  # beside this file
+from new_environment import Environment  # beside this file
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/start.md").read_text(encoding="utf-8")

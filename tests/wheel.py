@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from environments import Environment  # beside this file
+from new_environment import Environment  # beside this file
 
 MOST = 1_500_000  # bytes of the wheel; the weights of the demo's model are 683 kB of it
 
