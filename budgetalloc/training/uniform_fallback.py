@@ -112,12 +112,10 @@ class UniformFallback(Stateful, Part):
 
         Returns:
             The metrics `baseline/brier` and `baseline/brier_pool_mean`, the Brier scores of the
-                posterior baseline and
-            of one rate for all prompts; `advantage/rms_grpo`, the root mean square that GRPO is
-                expected to have on
-            these prompts in groups of 8; `baseline/recalibrated`, the share of rollouts whose
-                baseline follows a change
-            of all rewards; and `fallback`, 1 if the step had uniform groups.
+                posterior baseline and of one rate for all prompts; `advantage/rms_grpo`, the root
+                mean square that GRPO is expected to have on these prompts in groups of 8;
+                `baseline/recalibrated`, the share of rollouts whose baseline follows a change of
+                all rewards; and `fallback`, 1 if the step had uniform groups.
         """
         if rollouts is None:
             return {}
