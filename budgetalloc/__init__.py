@@ -38,7 +38,7 @@ from budgetalloc.solvers.proportional import proportional
 from budgetalloc.training.options import Options
 from budgetalloc.training.parts import Part
 from budgetalloc.training.session import Session
-from budgetalloc.values import hit, mixed_group, success_gain, variance
+from budgetalloc.values import mixed_group, pass_at_n, success_gain, variance
 
 __version__ = "0.5.0"
 
@@ -78,13 +78,13 @@ __all__ = [
     "greedy",
     "group_advantages",
     "highs",
-    "hit",
     "knapsack",
     "load_state",
     "methods",
     "mixed_group",
     "offline",
     "ortools",
+    "pass_at_n",
     "policies",
     "proportional",
     "report",
@@ -99,6 +99,7 @@ __all__ = [
     "verl",
 ]
 
+_OLD = {"hit": "pass_at_n"}  # names of earlier versions
 # Rooms that are imported at their first use, so that `import budgetalloc` stays light.
 _LATER = {
     name: f"budgetalloc.{name}"
@@ -111,7 +112,9 @@ def __getattr__(name: str) -> _typing.Any:
 
     if name not in _LATER:
         text = f"module 'budgetalloc' has no attribute {name!r}"
-        if not name.startswith("_"):
+        if name in _OLD:
+            text += f". It is budgetalloc.{_OLD[name]} now."
+        elif not name.startswith("_"):
             rules = vars(importlib.import_module(_LATER["methods"]))
             near = _nearest(name, [*__all__, *rules])
             text += f". Use budgetalloc.methods.{name}." if name in rules else near

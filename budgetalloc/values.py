@@ -41,14 +41,14 @@ def mixed_group(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     return np.maximum(values_PN, 0.0, out=values_PN)
 
 
-def hit(belief: Belief, counts_N: ArrayLike) -> FloatArray:
+def pass_at_n(belief: Belief, counts_N: ArrayLike) -> FloatArray:
     """The chance of at least one success in n rollouts: 1 - E[(1-p)^n] (HORA, arXiv 2605.07114).
 
     Returns:
         Shape (P, N), in [0, 1]. Concave in n from n = 0.
 
     >>> from budgetalloc import Point
-    >>> hit(Point([0.25]), [0, 1, 2])
+    >>> pass_at_n(Point([0.25]), [0, 1, 2])
     array([[0.    , 0.25  , 0.4375]])
     """
     check_belief(belief)

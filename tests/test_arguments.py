@@ -202,7 +202,7 @@ ROWS = [
     row(_memory, called="Memory", columns={"x": 0.0}, numbers={"n": 1.0}),
     *(
         row(value, belief=BELIEF, counts_N=[0, 2, 4])
-        for value in (ba.mixed_group, ba.hit, ba.variance, ba.success_gain)
+        for value in (ba.mixed_group, ba.pass_at_n, ba.variance, ba.success_gain)
     ),
     row(ba.group_advantages, rewards_R=REWARDS, ids_R=IDS, baseline="loo", scale="batch", weight="prompt"),
     row(

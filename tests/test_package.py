@@ -155,8 +155,8 @@ except ba.UnsupportedError as error:
 PUBLIC = """
 Belief Beta BetaEstimator Budget BudgetError BudgetallocError Features InputError Learner Ledger LedgerWriter Needs
 Options Part Point Policy Pool Replay Session Solution StateError Step TrackingEstimator UnsupportedError
-adaptive certify compare comparisons greedy group_advantages highs hit knapsack success_gain load_state mixed_group
-ortools proportional save_state simulate thompson uniform variance
+adaptive certify compare comparisons greedy group_advantages highs knapsack success_gain load_state mixed_group
+ortools pass_at_n proportional save_state simulate thompson uniform variance
 """
 
 ERRORS = {name for name in PUBLIC.split() if name.endswith("Error")}
@@ -208,3 +208,8 @@ def test_a_method_that_is_looked_for_in_the_package_is_named():
         _ = budgetalloc.knapsack_rl
     with pytest.raises(AttributeError, match=r"no attribute 'knapsack_rll', did you mean knapsack_rl\?"):
         _ = budgetalloc.knapsack_rll
+
+
+def test_an_old_name_is_refused_with_the_new_one():
+    with pytest.raises(AttributeError, match=r"It is budgetalloc\.pass_at_n now\."):
+        getattr(budgetalloc, "hit")  # noqa: B009

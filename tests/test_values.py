@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from budgetalloc import Beta, Point, hit, mixed_group, success_gain, variance
+from budgetalloc import Beta, Point, mixed_group, pass_at_n, success_gain, variance
 
 # The definition of each value at a known rate p, for n >= 1.
 FORMULAS = {
     mixed_group: lambda p, n: 1 - p**n - (1 - p) ** n,
-    hit: lambda p, n: 1 - (1 - p) ** n,
+    pass_at_n: lambda p, n: 1 - (1 - p) ** n,
     variance: lambda p, n: p * (1 - p) * (1 - 1 / n),
     success_gain: lambda p, n: (1 - p**n - (1 - p) ** n) * p * (1 - p) ** 2,
 }

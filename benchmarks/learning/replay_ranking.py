@@ -12,7 +12,7 @@ rollouts. A figure is the mean over these, or over steps of 256 of them:
 - `mixed`: the share of rollouts in groups with unequal rewards; `groups`: the number of these groups in a step.
 - `signal`: 4 times the variance of the prompt's logged rewards in visits v-2 to v+2 (`Replay.variances`).
 - `hard_signal`: that times 1 - p, p being the mean of these rewards (`Replay.rates`).
-- `prompts` and `taught`: the different prompts in a step, and those of them with a nonzero advantage.
+- `prompts` and `informative_prompts`: the different prompts in a step, and those of them with a nonzero advantage.
 - `advantage`: the absolute advantage, under the policy's own baseline and scale.
 - `agreement`: mean over root mean square of c = A (x - p), for a rollout with advantage A and reward x. It is the
   ratio of signal to noise in the gradient if all prompts share one direction.
@@ -88,7 +88,7 @@ class Meter:
             "signal": 4 * size_P @ variance_P,
             "hard_signal": 4 * size_P @ (variance_P * (1 - rate_P)),
             "prompts": ROLLOUTS * len(names),
-            "taught": ROLLOUTS * (np.bincount(at_R, np.abs(advantage_R)) > 1e-9).sum(),
+            "informative_prompts": ROLLOUTS * (np.bincount(at_R, np.abs(advantage_R)) > 1e-9).sum(),
             "advantage": np.abs(advantage_R).sum(),
             "agreement": c_R.sum(),
             "squares": (c_R**2).sum(),

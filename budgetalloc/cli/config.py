@@ -41,10 +41,10 @@ class Config:
         model, dataset, grpo: For `integrations/trl/train.py`; `grpo` are `trl.GRPOConfig`'s.
         file: The name of the file, for errors.
 
-    >>> text = "policy: {name: knapsack, value: hit}\\nestimator: {discount: 0.8}"
+    >>> text = "policy: {name: knapsack, value: pass_at_n}\\nestimator: {discount: 0.8}"
     >>> config = Config.parse(text + "\\nbudget: {floor: 4}")
     >>> config.build(seed=1)
-    knapsack(value=hit, belief='posterior', prior=(0.5, 0.5), discount=0.8, idle=1.0, seed=1)
+    knapsack(value=pass_at_n, belief='posterior', prior=(0.5, 0.5), discount=0.8, idle=1.0, seed=1)
     >>> config.bounds.candidates, config.bounds.floor, config.bounds.min_group
     (1, 4, 2)
     """

@@ -10,7 +10,7 @@ from budgetalloc.methods.table import Count, method, policy
 from budgetalloc.policies import Policy, View
 from budgetalloc.policies.composition import spend
 from budgetalloc.policies.interface import Rounds
-from budgetalloc.values import hit
+from budgetalloc.values import pass_at_n
 
 
 @method("in rounds", "a description", of_rates=True)
@@ -49,7 +49,7 @@ def hora(*, pilot: Count = 4, seed: int = 0) -> Policy:
             belief = Beta(1 + seen.successes_P[:number], 1 + failures_P[:number])
             rest = Budget(left, floor=0, min_group=1, quantum=quantum, cap=high - first)
             more_P = np.zeros(prompts, dtype=np.int64)
-            more_P[:number] = spend(belief, hit, replace(view, budget=rest), None)
+            more_P[:number] = spend(belief, pass_at_n, replace(view, budget=rest), None)
             yield more_P
 
     return policy(decide, prior=(1.0, 1.0))

@@ -36,7 +36,7 @@ from budgetalloc.errors import (
 from budgetalloc.policies import Needs, Policy, adaptive, knapsack, sampled, thompson, uniform
 from budgetalloc.solvers.exact import highs, ortools
 from budgetalloc.solvers.greedy import greedy
-from budgetalloc.values import hit, mixed_group, success_gain, variance
+from budgetalloc.values import mixed_group, pass_at_n, success_gain, variance
 
 Decides = Literal[
     "across prompts", "which prompts", "in rounds", "which rollouts", "which baseline"
@@ -64,7 +64,7 @@ MEANINGS: dict[Checked, str] = {
 """What a method was checked against, the most reliable first."""
 
 NAMED: dict[str, dict[str, Callable[..., Any]]] = {
-    "value": {x.__name__: x for x in (mixed_group, hit, variance, success_gain)},
+    "value": {x.__name__: x for x in (mixed_group, pass_at_n, variance, success_gain)},
     "solver": {x.__name__: x for x in (greedy, highs, ortools)},
 }
 """The functions that a text such as a file of settings can name, by the argument that takes them.
@@ -196,8 +196,9 @@ class Method:
     def named(self, options: Mapping[str, Any]) -> Policy:
         """The policy with these arguments, the functions of `NAMED` given by their names.
 
-        >>> method_of("knapsack").named({"value": "hit", "seed": 3})
-        knapsack(value=hit, belief='posterior', prior=(0.5, 0.5), discount=0.9, idle=1.0, seed=3)
+        >>> method_of("knapsack").named({"value": "pass_at_n", "seed": 3})
+        knapsack(value=pass_at_n, belief='posterior', prior=(0.5, 0.5), discount=0.9, idle=1.0,
+                 seed=3)
 
         Raises:
             InputError: an argument that the method does not have.

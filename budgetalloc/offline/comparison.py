@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
-_SHARES = ("taught", "reward", "mixed_rollouts", "signal", "drawn", "modelled")
+_SHARES = ("informative_prompts", "reward", "mixed_rollouts", "signal", "drawn", "modelled")
 FIGURES = (*_SHARES[:2], "mixed", *_SHARES[2:])
-"""The figures that `compare` returns for each policy, with intervals and differences; `taught`, the
-first, is the one to compare policies by (`budgetalloc.report.replays.LIMITS`)."""
+"""The figures that `compare` returns for each policy, with intervals and differences;
+`informative_prompts`, the first, is the one to compare policies by
+(`budgetalloc.report.replays.LIMITS`)."""
 
 
 @keywords
@@ -187,10 +188,10 @@ def compare(
     >>> log = ba.testing.log_of(ba.testing.three_kinds(6), steps=8, prompts=6, group=4)
     >>> table = compare({"uniform": ba.uniform(), "knapsack": ba.knapsack()}, log, 24,
     ...     seeds=range(3), workers=1)
-    >>> columns = ["taught", "mixed", "mixed_rollouts", "modelled"]
+    >>> columns = ["informative_prompts", "mixed", "mixed_rollouts", "modelled"]
     >>> table[columns].T.round(2)
     policy          uniform  knapsack
-    taught             0.08      0.08
+    informative_prompts             0.08      0.08
     mixed              1.88      1.96
     mixed_rollouts     0.31      0.47
     modelled           0.00      0.14

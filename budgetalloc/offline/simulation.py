@@ -66,9 +66,10 @@ def simulate(
 
     Yields:
         `step` (from 1), `rollouts` generated so far, `success` of the world in [0, 1], and of this
-        step alone: `taught`, the different prompts with a nonzero advantage as a share of the
-        rollouts generated; `reward` (mean), `prompts` that got rollouts, `rounds`, `mixed_groups`
-        and `mixed_rollouts`, the shares of groups and of rollouts whose group has unequal rewards.
+        step alone: `informative_prompts`, the different prompts with a nonzero advantage as a share
+        of the rollouts generated; `reward` (mean), `prompts` that got rollouts, `rounds`,
+        `mixed_groups` and `mixed_rollouts`, the shares of groups and of rollouts whose group has
+        unequal rewards.
         With domains also the metrics of the session whose names begin with `share/` or `mixture/`.
 
     Raises:
@@ -156,7 +157,8 @@ def simulate(
             "step": at,
             "rollouts": rollouts,
             "success": world.success(),
-            "taught": len(np.unique(batch.group_R[np.abs(advantages_R) > EQUAL])) / len(batch),
+            "informative_prompts": len(np.unique(batch.group_R[np.abs(advantages_R) > EQUAL]))
+            / len(batch),
             "reward": float(batch.rewards_R.mean()),
             "prompts": len(size_G),
             "rounds": rounds,

@@ -27,7 +27,7 @@ from budgetalloc.solvers.interface import Solver
 from budgetalloc.solvers.proportional import proportional
 from budgetalloc.values import Value, mixed_group, success_gain
 
-_VALUES = ("ba.mixed_group", "ba.hit", "ba.variance", "ba.success_gain")
+_VALUES = ("ba.mixed_group", "ba.pass_at_n", "ba.variance", "ba.success_gain")
 _SOLVERS = ("ba.greedy", "ba.highs", "ba.ortools")
 _FIRST_LIMIT = 64  # largest count of the first table; few prompts get more
 _FIRST_CELLS = 1_600_000  # most values of the first table

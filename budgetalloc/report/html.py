@@ -169,17 +169,17 @@ def _solved(report: Report) -> str:
 
 
 def _dots(rows: _Figures) -> str:
-    """A row for each policy: what it taught, with its interval."""
+    """A row for each policy: its informative prompts, with their interval."""
     axes = _axes(1.0 + 0.28 * len(rows))
     for at, row in enumerate(reversed(rows)):
-        taught, low, high = (row[f"taught{end}"] for end in ("", "_low", "_high"))
+        share, low, high = (row[f"informative_prompts{end}"] for end in ("", "_low", "_high"))
         if not math.isnan(low):
             axes.plot([low, high], [at, at], color=COLORS[MIXED], linewidth=3)
-        axes.plot(taught, at, "o", color=COLORS[MIXED])
-        place = (max(taught, high), at)
-        axes.annotate(f"  {100 * taught:.1f} %", place, va="center", fontsize=8)
+        axes.plot(share, at, "o", color=COLORS[MIXED])
+        place = (max(share, high), at)
+        axes.annotate(f"  {100 * share:.1f} %", place, va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [row["policy"] for row in reversed(rows)])
-    axes.set(xlabel="taught", ylim=(-0.6, len(rows) - 0.4))
+    axes.set(xlabel="informative prompts, as a share of the rollouts", ylim=(-0.6, len(rows) - 0.4))
     axes.margins(x=0.15)
     axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
     axes.locator_params(axis="x", nbins=5)

@@ -23,7 +23,7 @@ POLICIES = ("uniform", "knapsack", "thompson", "adaptive")
 """The policies compared by default. Policies such as `dapo`, which generate more than they train
 on, are left out."""
 COLUMNS = (
-    "Taught: the different prompts with a gradient in a step, as a share of its rollouts, under "
+    "Informative: different prompts with a gradient in a step, as a share of its rollouts, under "
     "the policy's own baseline. Signal: the mean over the rollouts of 4 times the variance of "
     "their prompt's logged success, 4 p (1-p) for success of 0 and 1. In mixed groups: the share "
     "of the rollouts whose group has unequal rewards. Modelled: the share that a model of the "
@@ -38,8 +38,8 @@ LIMITS = (
     "what a policy would have drawn from the language model as it was. It cannot show what the "
     "language model would have learned, because learning does not react to the allocation here.",
     "Over twelve mixes of tasks with 12 to 32 policies each, the rank correlation of learning is "
-    "0.66 (0.54 to 0.78) with taught, and -0.72 (-0.83 to -0.61) with the share in mixed groups. A "
-    "small difference decides nothing; only training runs do.",
+    "0.66 (0.54 to 0.78) with informative prompts, and -0.72 (-0.83 to -0.61) with the share in "
+    "mixed groups. A small difference decides nothing; only training runs do.",
 )
 """What a replay cannot show, and how far to trust it (`benchmarks/learning/replay_ranking.py`)."""
 _ANSWERS = 4_000_000  # rollouts that all replays together may answer: about a minute on one core

@@ -206,12 +206,12 @@ def replay_sentences(run: Report) -> list[str]:
 def replay_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """The policies and their figures, after a row of headings."""
     first = rows[0]["policy"]
-    heads = ["taught", f"minus {first}'s", "signal", "in mixed groups", "modelled"]
+    heads = ["informative", f"minus {first}'s", "signal", "in mixed groups", "modelled"]
     table = [["policy", *heads]]
     for at, row in enumerate(rows):
-        less = _spanned(row, "taught_diff", "+") if at else ""
+        less = _spanned(row, "informative_prompts_diff", "+") if at else ""
         shares = [percent(row[figure]) for figure in ("signal", "mixed_rollouts", "modelled")]
-        table.append([row["policy"], _spanned(row, "taught"), less, *shares])
+        table.append([row["policy"], _spanned(row, "informative_prompts"), less, *shares])
     return table
 
 

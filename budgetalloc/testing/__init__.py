@@ -16,7 +16,7 @@ There are also three worlds with known success rates for `ba.simulate`, and logs
 tests of log readers:
 
     *_, last = simulate(mine(), testing.three_kinds(), 64, 30, prompts=8)
-    assert last["taught"] > 0.05                     # uniform: a third of 8 prompts, of 64 rollouts
+    assert last["informative_prompts"] > 0.05  # uniform: a third of 8 prompts, of 64 rollouts
     ledger = testing.log_of(testing.turning(), steps=40)
 """
 

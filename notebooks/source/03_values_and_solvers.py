@@ -23,10 +23,10 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 #
 # `mixed_group` is the chance of a success and a failure in the same group; `success_gain` is that chance times
 # p(1-p)^2, which is largest at p = 1/3; `variance` is how much n rollouts lower the variance of
-# the gradient; `hit` is the chance of at least one success.
+# the gradient; `pass_at_n` is the chance of at least one success.
 
 # %%
-VALUES = {"mixed_group": ba.mixed_group, "success_gain": ba.success_gain, "variance": ba.variance, "hit": ba.hit}
+VALUES = {value.__name__: value for value in (ba.mixed_group, ba.success_gain, ba.variance, ba.pass_at_n)}
 rate = np.linspace(0, 1, 201)
 counts = np.arange(0, 33)
 figure, axes = plt.subplots(2, 4, figsize=(11, 5.2), sharex="row")
@@ -45,8 +45,8 @@ plt.show()
 
 # %% [markdown]
 # Each value rises with n, and each further rollout adds less (**concave**, from the smallest group on). The values
-# differ in p: `variance` is largest at one half, `success_gain` for prompts that mostly fail, and `hit` for prompts
-# that pass, for which a first success is nearly certain and further rollouts add little.
+# differ in p: `variance` is largest at one half, `success_gain` for prompts that mostly fail, and `pass_at_n` for
+# prompts that pass, for which a first success is nearly certain and further rollouts add little.
 #
 # ## One batch, six ways to spend
 #
@@ -95,7 +95,7 @@ plt.show()
 # - `mixed_group` spends most on prompts that are *nearly* hopeless or nearly solved: at one half, a few rollouts are
 #   enough for a mixed group. At both ends, where a mixed group needs too many rollouts, the count falls to the floor.
 # - `success_gain` does the same on the left, and leaves prompts that nearly always pass at the floor.
-# - `hit` spends on the left only, on prompts that rarely pass.
+# - `pass_at_n` spends on the left only, on prompts that rarely pass.
 # - `variance` and the proportional rule with Neyman's weight sqrt(p(1-p)) give the same counts: counts in proportion to
 #   the standard deviations minimise the total variance. `proportional` needs only weights and no value of every count,
 #   but serves this one objective: on `mixed_group` it does worse than uniform.

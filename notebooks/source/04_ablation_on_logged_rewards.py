@@ -162,7 +162,7 @@ INSIDE = {
     "belief: tracking": tracking,
     "value: success_gain": partial(ba.knapsack, value=ba.success_gain),
     "value: variance": partial(ba.knapsack, value=ba.variance),
-    "value: hit": partial(ba.knapsack, value=ba.hit),
+    "value: pass_at_n": partial(ba.knapsack, value=ba.pass_at_n),
     "solver: proportional": neyman,
 }
 BUDGET = ba.Budget(rollouts=32 * GROUP, floor=2, cap=8 * GROUP)

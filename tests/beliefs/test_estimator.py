@@ -249,7 +249,7 @@ def test_the_spread_goes_with_the_belief_and_with_a_draw():
     assert ba.variance(drawn, [2]).ravel() == pytest.approx(drawn.mean * (1 - drawn.mean) / 2 * [0.25, 1])
     # The chance of a mixed group and the rise of p, which is (1-p) times the variance: a quarter each.
     assert ba.success_gain(belief, [4])[0] == pytest.approx(ba.success_gain(Beta([1.0], [3.0]), [4])[0] / 16)
-    assert ba.hit(belief, [4]).tolist() == ba.hit(Beta([1.0, 2.0], [3.0, 4.0]), [4]).tolist()
+    assert ba.pass_at_n(belief, [4]).tolist() == ba.pass_at_n(Beta([1.0, 2.0], [3.0, 4.0]), [4]).tolist()
 
 
 @pytest.mark.parametrize("make", [ba.BetaEstimator, ba.TrackingEstimator])

@@ -15,6 +15,6 @@ def test_what_is_said_of_taught_is_what_the_command_prints():
     assert "\n".join(lines) in said
     cells = {line.split("|")[1].strip(" `"): [x.strip() for x in line.split("|")[2:-1]] for line in lines}
     page = " ".join((ROOT / "docs/own.md").read_text(encoding="utf-8").split())
-    for text in (*cells["taught"], cells["mixed"][0], cells["direction"][0]):
+    for text in (*cells["informative_prompts"], cells["mixed"][0], cells["direction"][0]):
         assert text in page
-    assert all(cells[figure][0] in LIMITS[1] for figure in ("taught", "mixed"))
+    assert all(cells[figure][0] in LIMITS[1] for figure in ("informative_prompts", "mixed"))

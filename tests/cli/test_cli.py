@@ -299,7 +299,9 @@ def test_replay_in_words_holds_the_table_and_its_limits(log, capsys):
 
 def test_replay_takes_policy_and_budget_from_the_file_and_what_is_typed_from_the_line(log, tmp_path, capsys):
     path = tmp_path / "mine.yaml"
-    path.write_text("policy: {name: knapsack, value: hit}\nbudget: {rollouts: 32, cap: 6}\ncallback: {candidates: 2}\n")
+    path.write_text(
+        "policy: {name: knapsack, value: pass_at_n}\nbudget: {rollouts: 32, cap: 6}\ncallback: {candidates: 2}\n"
+    )
     answer = replayed(capsys, log, "--config", path, "--steps", 2)
     assert [row["policy"] for row in answer["policies"]] == ["uniform", "knapsack"]
     assert answer["step"] == {"rollouts": 32, "prompts": 8}

@@ -67,7 +67,7 @@ MISTAKES = [
     ("policy: {name: [vade]}", "run.yaml: policy=['vade'] is of type list: give a policy"),
     ("policy: {name: vade, grup: 4}", "run.yaml: vade(grup=) is unknown, did you mean group? Use one of group"),
     ("policy: {name: vade, group: 4.5}", "run.yaml: group=4.5: use an integer of at least 1."),
-    ("policy: {name: knapsack, value: hits}", "run.yaml: value='hits': use one of ('mixed_group', 'hit',"),
+    ("policy: {name: knapsack, value: hit}", "run.yaml: value='hit': use one of ('mixed_group', 'pass_at_n',"),
     ("policy: dump", "run.yaml: policy='dump' needs the function domain_of="),
     ("policy: {name: gate, predict: f}", "run.yaml: predict='f': give a function of a View"),
     ("policy: adaptive\nestimator: {discount: 1}", "run.yaml: adaptive(discount=) is unknown"),

@@ -87,10 +87,12 @@ def test_functions_are_given_by_their_names():
     public = {name for name, x in vars(values).items() if inspect.isfunction(x) and x.__module__ == values.__name__}
     assert set(NAMED["value"]) == {name for name in public if not name.startswith("_")}
     assert method_of("knapsack").defaults()["value"] == "mixed_group"
-    policy = method_of("knapsack").named({"value": "hit", "solver": "ortools"})
-    assert policy.name.startswith("knapsack(value=hit")
-    for wrong in ("hits", ["hit"], 3):
-        with pytest.raises(InputError, match=r"value=.*use one of \('mixed_group', 'hit', 'variance', 'success_gain'"):
+    policy = method_of("knapsack").named({"value": "pass_at_n", "solver": "ortools"})
+    assert policy.name.startswith("knapsack(value=pass_at_n")
+    for wrong in ("pass_at", ["pass_at_n"], 3):
+        with pytest.raises(
+            InputError, match=r"value=.*use one of \('mixed_group', 'pass_at_n', 'variance', 'success_gain'"
+        ):
             method_of("knapsack").named({"value": wrong})
     assert list(method_of("sec").functions()) == ["domain_of"]
 
@@ -104,7 +106,7 @@ def test_an_unknown_method_names_the_nearest(name):
 
 def test_a_method_names_an_argument_that_it_does_not_have():
     with pytest.raises(InputError, match=r"knapsack\(valu=\) is unknown, did you mean value\? Use one of value"):
-        method_of("knapsack").named({"valu": "hit"})
+        method_of("knapsack").named({"valu": "pass_at_n"})
     with pytest.raises(InputError, match=r"vade\(grop=\) is unknown, did you mean group\?"):
         ba.methods.vade(grop=8)
 

@@ -16,7 +16,7 @@ from budgetalloc.policies.composition import least_groups, per_cost, spend
 from budgetalloc.policies.interface import View
 
 observed = partial(visited, rollouts=8)
-VALUES = [ba.mixed_group, ba.success_gain, ba.hit, ba.variance]
+VALUES = [ba.mixed_group, ba.success_gain, ba.pass_at_n, ba.variance]
 each_value = pytest.mark.parametrize("value", VALUES, ids=lambda v: v.__name__)
 
 
@@ -128,7 +128,7 @@ def test_a_narrow_table_gives_the_counts_of_the_whole_one(floor):
 def test_a_table_beyond_memory_says_so():
     budget = Budget(rollouts=None, tokens=1e12, cap=2 * 10**7)
     with pytest.raises(BudgetError, match=r"pricing 20000000 counts of 16 prompts needs 3 GB\. Set cap=.*cap=64"):
-        spend(view(budget, 16).belief_P, ba.hit, view(budget, 16, np.ones(16)), None)
+        spend(view(budget, 16).belief_P, ba.pass_at_n, view(budget, 16, np.ones(16)), None)
 
 
 @pytest.mark.parametrize("build", [ba.uniform, ba.knapsack, ba.thompson, ba.adaptive])
@@ -289,7 +289,7 @@ def test_the_name_says_solver_time_limit_and_which_lambda():
         ba.knapsack(solver=ba.greedy).name,
         ba.knapsack(solver=ba.highs).name,
         ba.knapsack(solver=ba.highs, time_limit=2.0).name,
-        ba.knapsack(value=lambda belief, n: ba.hit(belief, n)).name,
+        ba.knapsack(value=lambda belief, n: ba.pass_at_n(belief, n)).name,
         ba.knapsack(value=lambda belief, n: ba.variance(belief, n)).name,
         ba.thompson(solver=ba.greedy).name,
         ba.thompson().name,

@@ -43,12 +43,12 @@ def test_the_signal_is_that_of_the_prompts_that_got_rollouts():
     assert adaptive["signal_diff"] == pytest.approx(adaptive["signal"] - 0.5)
 
 
-def test_what_is_taught_are_the_different_prompts_with_a_gradient():
+def test_informative_prompts_are_the_different_ones_with_a_gradient():
     """Uniform: two of four prompts are mixed in steps of 16. Single rollouts have a gradient from earlier steps."""
     found = run(["uniform", "adaptive"], seeds=[0, 1])
     uniform, adaptive = found.policies
-    assert uniform["taught"] == 2 / 16
-    assert 2 / 16 < adaptive["taught"] <= 4 / 16
+    assert uniform["informative_prompts"] == 2 / 16
+    assert 2 / 16 < adaptive["informative_prompts"] <= 4 / 16
     for row in (line for line in as_text(found, 120).splitlines() if line.startswith("  uniform")):
         assert row.split()[1:] == ["12.5", "%", "(12.5", "to", "12.5)", "50.0", "%", "50.0", "%", "0.0", "%"]
     assert '<td class="name">uniform</td><td>12.5' in as_html(found)

@@ -19,9 +19,9 @@ from budgetalloc import (
     certify,
     greedy,
     highs,
-    hit,
     mixed_group,
     ortools,
+    pass_at_n,
 )
 from budgetalloc.solvers import exact
 from budgetalloc.solvers.exact import _whole_tokens
@@ -90,7 +90,7 @@ def test_against_enumeration_under_every_constraint(by, seed):
 def test_tokens_keep_their_precision_in_a_large_budget(solve):
     """1,024 rollouts of thousands of tokens: rounding costs to a millionth of the budget would lose whole rollouts."""
     budget = Budget(rollouts=None, tokens=4_000_000_000, floor=1, min_group=1, cap=3)
-    values_PN = hit(Point([0.4, 0.5]), budget.grid())
+    values_PN = pass_at_n(Point([0.4, 0.5]), budget.grid())
     assert solve(values_PN, [1_000_000_001, 333_333_333], budget).tolist() == [3, 2]
     assert solve(values_PN, [1_000_000_000.5, 333_333_333.5], budget).tolist() == [3, 2]
     assert solve(values_PN, [1_000_000_000, 333_333_333], budget).tolist() == [3, 3]
@@ -237,7 +237,7 @@ def test_tokens_beyond_the_precision_of_highs_are_cut_off(monkeypatch):
 
     monkeypatch.setattr(scipy.optimize, "milp", recording)
     budget = Budget(rollouts=None, tokens=4_000_000_000, floor=1, min_group=1, cap=3)
-    values_PN = hit(Point([0.4, 0.5]), budget.grid())
+    values_PN = pass_at_n(Point([0.4, 0.5]), budget.grid())
     solution = certify(values_PN, [1_000_000_001, 333_333_333], budget)
     assert passed == [3, 4]
     assert solution.counts_P.tolist() == [3, 2]

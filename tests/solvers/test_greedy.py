@@ -16,7 +16,7 @@ from budgetalloc import Beta, Budget, BudgetError, Point, UnsupportedError, gree
 
 module = importlib.import_module("budgetalloc.solvers.greedy")
 best_counts = module.best_counts
-CONCAVE = [ba.mixed_group, ba.hit, ba.variance, ba.success_gain]
+CONCAVE = [ba.mixed_group, ba.pass_at_n, ba.variance, ba.success_gain]
 
 
 @st.composite
@@ -199,7 +199,7 @@ def test_tokens_are_never_exceeded_and_the_value_is_within_one_block(problem):
 def test_a_floor_beyond_the_tokens_names_tokens_that_would_do():
     budget = Budget(rollouts=None, tokens=1000, cap=8)
     costs_P = np.array([333.4, 1234567.25])
-    values_PN = ba.hit(Point([0.5, 0.5]), budget.grid())
+    values_PN = ba.pass_at_n(Point([0.5, 0.5]), budget.grid())
     with pytest.raises(BudgetError, match=r"floor=2 costs .* tokens. Use tokens=(\d+) or more") as caught:
         greedy(values_PN, costs_P, budget)
     enough = int(re.search(r"Use tokens=(\d+)", str(caught.value))[1])
