@@ -100,7 +100,7 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
             {"fallback": False, "scale": scale},
         )
         for choice, explore in (("alike", 1.0), ("drawn", 0.0))
-        for kept in (0.9, 1.0)
+        for kept in (0.9, 0.96, 1.0)
         for scale in ("group", "none")
     },
     "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
