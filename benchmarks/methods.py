@@ -95,7 +95,6 @@ ELSEWHERE = (
         "ADEPT (2501.12620)",
         '[`mixture="adept"`](docs/mixtures.md): its bandit, over shares of domains',
     ),
-    ("CROPI (2510.26491)", "Not served: policies see no gradients. Filter the dataset by its scores"),
     (
         "online knapsack (2510.16499), payment routing (2308.01028), EconProver (2509.12603), rollout lengths in "
         "model-based RL (2206.02380)",

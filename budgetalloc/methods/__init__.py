@@ -17,6 +17,7 @@ from budgetalloc.methods.categories import dump as dump
 from budgetalloc.methods.categories import sec as sec
 from budgetalloc.methods.cero import cero as cero
 from budgetalloc.methods.coba_rl import coba_rl as coba_rl
+from budgetalloc.methods.cropi import cropi as cropi
 from budgetalloc.methods.cures import cures as cures
 from budgetalloc.methods.dapo import dapo as dapo
 from budgetalloc.methods.dars import dars as dars

@@ -40,6 +40,7 @@ BAD = {
     "dump": {"group": 0, "temperature": 0, "domain_of": "algebra", "window": 0},
     "sec": {"group": 0, "temperature": 0, "domain_of": "algebra", "rate": 0},
     "bbg": {"k": 1, "least": -1},
+    "cropi": {"group": 0, "ratio": 1.5},
     "cures": {"fewest": 9, "temperature": 0, "first": -1},
     "depo": {"group": 0, "window": 0, "alpha": 2, "decay": -1, "lowest": 1.1, "replay": 0},
     "drive": {"discount": -1},
