@@ -170,17 +170,26 @@ def test_single_rollouts_that_were_as_predicted_are_a_part_of_the_single_rollout
     assert math.isnan(report(singles([0.5] * 4, rates=[1.0] * 4), policies=()).explained)
 
 
-def test_without_a_logged_prediction_the_reports_own_belief_predicts():
-    frame = singles().frame
-    run, belief, expected = report(singles(), policies=()), ba.BetaEstimator(discount=0.9), []
-    for _, rows in frame.groupby("step"):
-        expected += np.abs(rows.reward - belief.belief(rows.prompt.tolist()).mean).tolist()
-        belief.observe(rows.prompt.tolist(), rows.reward)
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abcd"), st.floats(0, 1)), min_size=1, max_size=60))
+def test_without_a_logged_prediction_the_reports_own_belief_predicts(rows):
+    """A step at a time, as in training; also of prompts that come several times in a step."""
+    run, belief, expected = of(rows, (0.0, 1.0)), ba.BetaEstimator(discount=0.9), []
+    for _, here in pd.DataFrame(rows, columns=["step", "prompt", "reward"]).groupby("step"):
+        expected += np.abs(
+            here.reward
+            - belief.belief(sorted(set(here.prompt))).mean[np.searchsorted(sorted(set(here.prompt)), here.prompt)]
+        ).tolist()
+        belief.observe(here.prompt.tolist(), here.reward)
         belief.tick()
     assert run.success_logged == 0
     assert run.surprise == pytest.approx(np.mean(expected))
     assert run.success_brier == pytest.approx(np.mean(np.square(expected)))
-    assert run.share_as_predicted == np.mean(np.array(expected) <= 0.1) > 0.2
+    assert run.share_as_predicted <= np.mean(np.array(expected) <= 0.1 + 1e-9)
+
+
+def test_rollouts_that_are_as_predicted_are_a_share():
+    run = report(singles(), policies=())
+    assert 0.2 < run.share_as_predicted < 1
 
 
 def test_a_bad_prediction_is_a_concern_only_once_prompts_return():
