@@ -1,5 +1,5 @@
 """Columns that contradict that the rows of a log are all rollouts of its groups, or that its ids
-name prompts."""
+name prompts, or that it is one run."""
 
 import re
 from functools import partial
@@ -27,18 +27,20 @@ _REASON = re.compile(
     r"(capture|captured|select|selection|selected|sample|sampling|filter|drop|keep|kept|log|pick)"
     r"_(reason|by|rule)"
 )
+_RUN = re.compile(r"(run|seed|experiment|trial)(_?(id|name|idx|index|number))?")
 _CONTENT = re.compile(
     r"(raw_|input_)?(prompt|question|problem|query|messages)|input(_ids|_tokens|_text)?|"
     r"prompt_(text|tokens|token_ids|ids|messages)"
 )
 _PLACE = re.compile(r".*(idx|index|place|position|slot)|task_id|group_id")  # may restart in a step
+_BLOCK = 8  # rows of a run in a log of several, at least
 _ROUNDING = 0.01  # of a mean advantage, relative to the largest
 
 
 def wanted(name: Any, *, ids_are_numbers: bool) -> bool:
     """Whether a column may hold such facts. What prompts contain matters if their ids are
     numbers."""
-    patterns = (_ADVANTAGE, _SIZE, _LIST, _SCORER, _REASON)
+    patterns = (_ADVANTAGE, _SIZE, _LIST, _SCORER, _REASON, _RUN)
     content = ids_are_numbers and _CONTENT.fullmatch(_plain(name)) is not None
     return content or any(pattern.fullmatch(_plain(name)) for pattern in patterns)
 
@@ -63,6 +65,8 @@ def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
             facts[f"{OWN}completion"] = codes_of(cells)
         elif _SCORER.fullmatch(plain) or _REASON.fullmatch(plain):
             facts[f"{OWN}word {name}"] = cells.where(of_type(cells, str))
+        elif _RUN.fullmatch(plain):
+            facts[f"{OWN}run {name}"] = codes_of(cells)
     return facts.drop(columns=frame.columns, errors="ignore")
 
 
@@ -158,6 +162,35 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
             "group whose responses are all equal: are its rows copies of one rollout, or were all "
             "generated with one seed?",
             equal_G.sum() if 2 * equal_G.sum() > len(equal_G) else 0,
+        )
+
+    for name in (name for name in rows if name.startswith(f"{OWN}run ")):
+        of_run = pd.DataFrame({"group": group_R, "run": rows[name]})
+        several = (of_run.groupby("group")["run"].nunique() > 1).any()
+        if several and of_run.duplicated().any():  # otherwise it numbers the rollouts of a group
+            notes.doubt(
+                f"column {printable(name.removeprefix(f'{OWN}run '))!r} has several values in a "
+                "group, and each several times: are these several runs? Read each on its own",
+                len(rows),
+            )
+
+
+def doubt_runs(rows: pd.DataFrame, notes: Notes) -> None:
+    """Notes steps that come again after later ones, with prompts of before."""
+    block_R = (rows["step"].diff() < 0).cumsum()
+    if not 0 < _BLOCK * block_R.max() <= len(rows):
+        return  # ascending, or in no order
+    at_R = rows["step"].groupby([rows["step"], block_R]).transform("size")
+    whole_R = 2 * at_R >= at_R.groupby(rows["step"]).transform("max")  # not a straggler
+    over_R = whole_R & (rows["step"] < rows["step"].groupby(block_R).transform("max"))
+    again_R = whole_R & (block_R > block_R.where(over_R).groupby(rows["step"]).transform("min"))
+    codes_R = rows["prompt"].cat.codes
+    block_P = block_R.groupby(codes_R).nunique()
+    if rows["step"][again_R].nunique() > 1 and 2 * (block_P > 1).sum() > len(block_P):
+        notes.doubt(
+            "row of a step that comes again after later steps, with the same prompts: does the log "
+            "hold several runs? Read each on its own",
+            again_R.sum(),
         )
 
 

@@ -18,7 +18,7 @@ from budgetalloc.logs import completions
 from budgetalloc.logs.arrow_files import dataset_frame
 from budgetalloc.logs.cells import OWN, Asked, listed
 from budgetalloc.logs.columns import by_code
-from budgetalloc.logs.facts import doubt_rows, with_prompts
+from budgetalloc.logs.facts import doubt_rows, doubt_runs, with_prompts
 from budgetalloc.logs.files import candidates, frames_of, head_of
 from budgetalloc.logs.kinds import TABLES, kind_of
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
@@ -89,7 +89,8 @@ def _rollouts(
     if not held:
         return pd.DataFrame({"step": [], "prompt": [], "reward": []}), texts
     rows = pd.concat(held)
-    rows = with_steps(rows.assign(prompt=by_code(rows["prompt"])), notes)
+    rows, in_order = rows.assign(prompt=by_code(rows["prompt"])), "step" in rows
+    rows = with_steps(rows, notes)
     if log.kind != "ledger":
         rows = with_prompts(rows, notes, named=asked.prompt is not None)
     if log.kind == "table":
@@ -101,6 +102,8 @@ def _rollouts(
     else:
         facts = Notes()
         doubt_rows(rows, groups_of(rows), facts)
+        if in_order:
+            doubt_runs(rows, facts)
         notes.update(facts)
         notes.doubts[:0] = facts.doubts  # a contradiction comes before what was assumed
     rows.attrs.update(attrs)

@@ -58,6 +58,28 @@ def test_columns_that_select_or_repeat_rows_are_named_with_their_values(tmp_path
     assert "column 'filter' (flexible, strict) has several values in a group" in doubts(tmp_path, two)[0]
 
 
+@pytest.mark.parametrize(("column", "runs"), [("run_id", "ab"), ("seed", (1, 2)), (None, "ab"), (None, "abc")])
+def test_two_runs_in_one_log_are_doubted(tmp_path, column, runs):
+    """By a column that names them, or by steps that begin anew."""
+    for in_order in (True, False):
+        parts = [pd.DataFrame(rollouts()).assign(**{column or "other": run}) for run in runs]
+        frame = pd.concat(parts).sort_values("step", kind="stable") if in_order else pd.concat(parts)
+        said = doubts(tmp_path, frame.assign(response=range(len(frame))))
+        assert all("several runs? Read each on its own" in text for text in said)
+        assert len(said) == (column is not None) + (not in_order)
+
+
+def test_one_run_in_another_order_or_with_numbered_rollouts_is_not_two(tmp_path):
+    frame = pd.DataFrame(rollouts()).drop(columns="response").assign(run=[*range(4)] * 8)
+    assert doubts(tmp_path, frame) == []
+    frame = pd.concat([frame.assign(step=s, reward=(frame.reward + s) % 2) for s in range(8)])
+    assert doubts(tmp_path, frame.sort_values(["prompt_id", "step"])) == []
+    assert doubts(tmp_path, frame.sample(frac=1, random_state=0)) == []
+    late = frame.reset_index(drop=True)
+    late.index = late.index + (late.index % 32 == 0) * 50  # stragglers, as asynchronous trainers have
+    assert doubts(tmp_path, late.sort_index(kind="stable")) == []
+
+
 def test_equal_responses_come_before_what_was_assumed(tmp_path):
     frame = pd.DataFrame(rollouts()).drop(columns="step")
     said = doubts(tmp_path, frame.assign(response="a"))
