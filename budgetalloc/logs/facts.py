@@ -21,7 +21,7 @@ _SIZE = re.compile(
     r"(_per_prompt)?|(rollouts|samples|generations|responses|completions)_per_prompt)"
 )
 _LIST = re.compile(r"(group|all|prompt)_(rewards|scores|advantages)")
-_RESPONSE = re.compile(r"(completion|response|output|answer|generation)(_text)?|(filtered_)?resps?")
+_RESPONSE = re.compile(r"(completion|response|output|generation)(_text)?|(filtered_)?resps?")
 _SCORER = re.compile(r"(filter|scorer|judge|grader|verifier|metric|evaluator)(_name)?")
 _REASON = re.compile(
     r"(capture|captured|select|selection|selected|sample|sampling|filter|drop|keep|kept|log|pick)"
@@ -61,6 +61,8 @@ def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
             facts[f"{OWN}size {name}"] = numbers(cells)[0]
         elif _LIST.fullmatch(plain):
             facts[f"{OWN}size {name}"] = each(cells, _size).astype(float)
+        elif is_response(name) and (several := each(cells, _responses).astype(float) > 1).any():
+            facts[f"{OWN}size {name}"] = np.where(several, each(cells, _responses), np.nan)
         elif is_response(name) and f"{OWN}completion" not in (*facts, *frame):
             facts[f"{OWN}completion"] = codes_of(cells)
         elif _SCORER.fullmatch(plain) or _REASON.fullmatch(plain):
@@ -68,6 +70,13 @@ def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
         elif _RUN.fullmatch(plain):
             facts[f"{OWN}run {name}"] = codes_of(cells)
     return facts.drop(columns=frame.columns, errors="ignore")
+
+
+def _responses(cell: Any) -> float:
+    """How many responses are in a cell, which may be a list in a list."""
+    cell = cell[0] if isinstance(cell, list) and len(cell) == 1 else cell
+    texts = isinstance(cell, list) and all(isinstance(x, str) for x in cell)
+    return float(len(cell)) if texts else np.nan
 
 
 def _size(cell: Any) -> float:

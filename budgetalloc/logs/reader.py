@@ -33,7 +33,7 @@ from budgetalloc.logs.table import (
     with_steps,
 )
 
-_SERIES = ("trl", "verl", "prime-rl", "tinker")  # files that differ by a number are one log
+_SERIES = ("trl", "verl", "prime-rl", "tinker", "art")  # files that differ by a number are one log
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _rollouts(
         frame.index = pd.RangeIndex(start, start + len(frame))
         start += len(frame)
         file = Path(next(iter(frame[OWN + "file"].cat.categories), "dataset"))
-        if log.kind != "trl":
+        if log.kind not in ("trl", "art"):
             frame = frame.drop(columns=OWN + "file")
         table, named = TABLES[log.kind](frame, asked, file, notes)
         attrs = table.attrs
@@ -164,30 +164,35 @@ def _find(path: Path, asked: Asked) -> Log:
 
 
 def _logs(path: Path, asked: Asked) -> tuple[list[Log], tuple[Path, pd.DataFrame] | None]:
-    """The logs in a folder, and the file with the most of other columns."""
-    logs: list[Log] = []
+    """The logs in a folder, and the file with the most of other columns. Tables in folders below
+    count where there is no other log."""
+    logs: dict[bool, list[Log]] = {False: [], True: []}
     unknown: list[tuple[Path, pd.DataFrame]] = []
+
+    def is_deep(file: Path) -> bool:
+        return file.parent != path and file.suffix != ".arrow"
 
     def kind(file: Path) -> str | None:
         """The kind of a file's log; None, too, if a column that the user named is elsewhere."""
         head, found = head_of(file), None
         with contextlib.suppress(InputError):
             found = kind_of(head, file, asked)
-        deep = file.parent != path and file.suffix != ".arrow"
-        if found is None and head is not None and not deep:
+        if found is None and head is not None:
             unknown.append((file, head))
-        return None if found == "table" and deep else found
+        return found
 
     for files in candidates(path):
         file, found = next(((x, known) for x in files[:3] if (known := kind(x))), (files[0], None))
         if found is None:
             continue
+        here = logs[found == "table" and is_deep(file)]
         if found in _SERIES or (found == "table" and file.suffix in (".parquet", ".arrow")):
             place = Path(os.path.commonpath([file.parent for file in files]))
-            logs.append(Log(found, files, place))
+            here.append(Log(found, files, place))
         else:
-            logs += [Log(found, [file], file) for file in files if kind(file) == found]
-    return logs, max(unknown, key=lambda pair: len(pair[1].columns), default=None)
+            here += [Log(found, [file], file) for file in files if kind(file) == found]
+    most = max(unknown, key=lambda x: (not is_deep(x[0]), len(x[1].columns)), default=None)
+    return logs[False] or logs[True], most
 
 
 def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
