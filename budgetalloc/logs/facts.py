@@ -95,30 +95,32 @@ def add_contents(frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFrame:
     """The rows, whose prompts are named by their contents if their ids restart in each step. Ids of
-    a column that the user `named` are only doubted."""
+    a column that the user `named`, and ids with gaps, are only doubted."""
     own = next((x.removeprefix(f"{OWN}ids ") for x in rows if x.startswith(f"{OWN}ids ")), None)
-    if own is None or set(map(type, rows["prompt"].cat.categories)) != {int}:
+    if own is None:
         return rows
-    ids_R = pd.Series(numbers(rows["prompt"])[0], rows.index)
-    ids_S = ids_R.groupby(rows["step"]).agg(["min", "max", "nunique"])
+    ids_R, odd_R = numbers(rows["prompt"])
+    ids_S = pd.Series(ids_R, rows.index).groupby(rows["step"]).agg(["min", "max", "nunique"])
     low = ids_S["min"].iloc[0]
-    restarts = low in (0, 1) and (ids_S["min"] == low).all()
-    if len(ids_S) < 2 or not restarts or (ids_S["max"] - low + 1 != ids_S["nunique"]).any():
-        return rows
-    text = f"column {own!r} numbers prompts from {low:g} on in each step"
+    restarts = not odd_R.any() and len(ids_S) > 1 and low in (0, 1) and (ids_S["min"] == low).all()
+    whole = restarts and (ids_S["max"] - low + 1 == ids_S["nunique"]).all()
+    text = f"column {own!r} has the same ids in several steps"
+    text = f"column {own!r} numbers prompts from {low:g} on in each step" if whole else text
     contents = [name for name in rows if name.startswith(f"{OWN}content ")]
+    codes_R = rows["prompt"].cat.codes
     for name in contents:
         other = name.removeprefix(f"{OWN}content ")
-        contents_P = rows[name].groupby(ids_R).nunique()
-        if 2 * (contents_P > 1).sum() <= ids_S["nunique"].max():
+        several_P = rows[name].groupby(codes_R).nunique() > 1
+        alike_G = rows[name].groupby([rows["step"], codes_R]).nunique() <= 1
+        if 2 * several_P.sum() <= len(several_P) or not (whole or alike_G.all()):
             continue
-        if named:
+        if named or not whole:
             notes.doubt(f"{text}, with another {other!r}: pass prompt={other!r}", len(rows))
             return rows
         notes.doubt(f"{text}, with another {other!r}: prompts are named by {other!r}", len(rows))
         named_R = rows[name].where(rows[name].notna(), rows["prompt"].astype(object))
         return rows.assign(prompt=by_code(named_R))
-    if not contents and _PLACE.fullmatch(_plain(own)):
+    if whole and not contents and _PLACE.fullmatch(_plain(own)):
         notes.doubt(
             f"{text}: are these the same prompts? If not, name the column of prompts with prompt=",
             len(rows),

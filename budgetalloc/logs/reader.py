@@ -16,7 +16,7 @@ from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
 from budgetalloc.logs.arrow_files import dataset_frame
-from budgetalloc.logs.cells import OWN, Asked, listed
+from budgetalloc.logs.cells import OWN, Asked, listed, of_type
 from budgetalloc.logs.columns import by_code
 from budgetalloc.logs.facts import doubt_rows, doubt_runs, with_prompts
 from budgetalloc.logs.files import candidates, frames_of, head_of
@@ -198,18 +198,18 @@ def _logs(path: Path, asked: Asked) -> tuple[list[Log], tuple[Path, pd.DataFrame
 def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
     advice = (
         "Give the file or folder that the trainer wrote its rollouts to, such as the folder "
-        "'completions' of TRL (log_completions=True)."
+        "'completions' of TRL (log_completions=True); what other tools write: see docs, Logs."
     )
-    if (
-        head is not None
-        and len(head) == 1
-        and any(isinstance(x, (list, dict)) for x in head.iloc[0])
-    ):
+    names = [] if head is None else [x for x in head if not x.startswith(OWN)]
+    nested = [] if head is None else [x for x in names if of_type(head[x], list, dict).all()]
+    document = head is not None and len(head) == 1 and len(nested) > 0
+    if document or len(nested) + 1 >= len(names) > 1:
+        what = "is one JSON document with the keys" if document else "has records in its columns"
         advice = (
-            f"{file.name} is one JSON document with the keys {listed(head.columns)}, and has no "
-            "rows: write a line of JSON for each rollout, with its prompt and reward."
+            f"{file.name} {what} {listed(names)}: write a line of JSON for each rollout, with its "
+            "prompt and reward (docs: Logs)."
         )
-    elif head is not None and len(head.columns) > 1:
+    elif head is not None and len(names) > 1:
         advice = (
             f"{file.name} has the columns {listed(head.columns)}: name those of the prompts and "
             "of the rewards, and if there are some those of steps and lengths, with prompt=, "

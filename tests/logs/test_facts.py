@@ -117,6 +117,16 @@ def test_prompts_numbered_in_each_step_are_named_by_their_contents(tmp_path, col
     assert named.notes.doubts == [f"{what}pass prompt='{column}'"]
 
 
+def test_ids_with_gaps_or_as_text_that_name_other_prompts_in_each_step_are_told(tmp_path):
+    frame = numbered("group_index", prompt=lambda t, p: f"{t} {p}")
+    said = doubts(tmp_path, frame[frame.group_index != frame.step % 4].rename(columns={"group_index": "task_id"}))
+    assert said == ["column 'task_id' has the same ids in several steps, with another 'prompt': pass prompt='prompt'"]
+    said = doubts(tmp_path, numbered("task_id", prompt=lambda t, p: f"{t} {p}").astype({"task_id": str}))
+    assert said[0].startswith("column 'task_id' numbers prompts from 0 on in each step, with another 'prompt': prompts")
+    turns = numbered("task_id", start=10, prompt="{} {}".format).assign(prompt=range(64))  # a conversation that grows
+    assert doubts(tmp_path, turns.astype({"prompt": str})) == []
+
+
 def test_prompts_numbered_in_each_step_without_their_contents_are_doubted(tmp_path):
     (said,) = doubts(tmp_path, numbered("task_id"))
     assert said.startswith("column 'task_id' numbers prompts from 0 on in each step: are these the same prompts?")

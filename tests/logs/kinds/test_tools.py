@@ -136,6 +136,14 @@ def test_ids_that_mlflow_changed_in_earlier_rows_are_doubted(tmp_path):
     assert read_log(path).notes.doubts == []
 
 
+def test_columns_are_only_asked_for_where_they_help(tmp_path):
+    """lighteval writes a row of records for each document."""
+    rows = [{"doc": {"query": f"q{k}"}, "model_response": {"text": ["a"]}, "metric": {"em": 1.0}} for k in range(4)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "details_gsm8k_2026.parquet")
+    with pytest.raises(InputError, match=r"has records in its columns \['doc', 'model_response', 'metric'\]: write a"):
+        read_log(tmp_path)
+
+
 def test_a_reference_answer_is_no_response(tmp_path):
     rows = [{"step": 0, "prompt": f"q{k // 4}", "answer": "7", "completion": f"{k}", "reward": k % 2} for k in range(8)]
     assert read_log(lines(tmp_path / "a.jsonl", rows)).notes.doubts == []
