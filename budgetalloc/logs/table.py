@@ -289,7 +289,8 @@ def _checked(frame: pd.DataFrame, argument: str, name: str, notes: Notes) -> Any
     """As `numbers`, and verdicts as scores; raises `InputError` if the column holds something else
     only."""
     column, odd = numbers(frame[name])
-    if argument in ("reward", "success") and odd.any() and set(frame[name][odd]) <= {*_VERDICTS}:
+    texts = odd.any() and argument in ("reward", "success") and of_type(frame[name][odd], str).all()
+    if texts and set(frame[name][odd]) <= {*_VERDICTS}:
         column = np.where(odd, each(frame[name], _VERDICTS.get).astype(np.float64), column)
         notes.note(f"verdicts of {name!r} taken as {_VERDICTS}", odd.sum())
         odd = np.zeros_like(odd)
