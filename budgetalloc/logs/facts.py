@@ -15,14 +15,17 @@ from budgetalloc.logs.cells import OWN, each, known_id, numbers, of_type
 from budgetalloc.logs.columns import by_code, codes_of
 from budgetalloc.logs.records import Notes
 
+_ROLLOUTS = "(rollouts?|samples?|generations?|responses?|completions?|repeats|return_sequences)"
 _ADVANTAGE = re.compile(r"(group_)?advantages?")
 _SIZE = re.compile(
-    r"(group_?size|(num|n)_?(rollouts|samples|generations|responses|completions|repeats)"
-    r"(_per_prompt)?|(rollouts|samples|generations|responses|completions)_per_prompt)"
+    rf"group_?size|(num|n)_?{_ROLLOUTS}(_per_prompt)?|{_ROLLOUTS}_(per_prompt|count)"
 )
-_LIST = re.compile(r"(group|all|prompt)_(rewards|scores|advantages)")
+_LIST = re.compile(r"(group|all|prompt|peer|sibling)_(rewards|scores|advantages|returns)")
 _RESPONSE = re.compile(r"(completion|response|output|generation)(_text)?|(filtered_)?resps?")
-_SCORER = re.compile(r"(filter|scorer|judge|grader|verifier|metric|evaluator)(_name)?")
+_SCORER = re.compile(
+    r"(filter|scorer|judge|grader|verifier|metric|evaluator|rubric|reward_(function|func|fn))(_name)?"
+    r"|reward_name"
+)
 _REASON = re.compile(
     r"(capture|captured|select|selection|selected|sample|sampling|filter|drop|keep|kept|log|pick)"
     r"_(reason|by|rule)"
@@ -33,8 +36,8 @@ _CONTENT = re.compile(
     r"prompt_(text|tokens|token_ids|ids|messages)"
 )
 _PLACE = re.compile(r".*(idx|index|place|position|slot)|task_id|group_id")  # may restart in a step
-_BLOCK = 8  # rows of a run in a log of several, at least
-_ROUNDING = 0.01  # of a mean advantage, relative to the largest
+_ENOUGH = 8  # rows that allow an inference
+_ROUNDING = 0.01  # of a mean advantage, relative to the largest, and of a share
 
 
 def wanted(name: Any, *, ids_are_numbers: bool) -> bool:
@@ -138,7 +141,8 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
     size_R = pd.Series(np.bincount(groups_R)[groups_R], rows.index)
     for name in (name for name in rows if name.startswith(f"{OWN}size ")):
         said_R, column = rows[name], name.removeprefix(f"{OWN}size ")
-        wrong_R = (said_R >= 1) & (size_R % said_R != 0)
+        alike_R = said_R.groupby(group_R).transform("nunique") == 1  # otherwise it numbers rollouts
+        wrong_R = (said_R >= 1) & (size_R % said_R != 0) & alike_R
         if wrong_R.any():
             at = wrong_R.idxmax()
             notes.doubt(
@@ -169,12 +173,20 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
             (reward_T.max() - reward_T.min() > EQUAL).sum(),
         )
         equal_G = known.groupby("group")["text"].nunique() == 1
-        notes.doubt(
-            "group whose responses are all equal: are its rows copies of one rollout, or were all "
-            "generated with one seed?",
-            equal_G.sum() if 2 * equal_G.sum() > len(equal_G) else 0,
-        )
-
+        times_T = reward_T.size()
+        times = times_T.median() if len(times_T) >= _ENOUGH else 1
+        if 2 * equal_G.sum() > len(equal_G):
+            notes.doubt(
+                "group whose responses are all equal: are its rows copies of one rollout, or were "
+                "all generated with one seed?",
+                equal_G.sum(),
+            )
+        elif times > 1 and (times_T == times).mean() > 1 - _ROUNDING:
+            notes.doubt(
+                f"response that comes {times:g} times in its group, as all do: was one rollout "
+                "scored several times? Keep one row of each rollout",
+                len(times_T),
+            )
     for name in (name for name in rows if name.startswith(f"{OWN}run ")):
         of_run = pd.DataFrame({"group": group_R, "run": rows[name]})
         several = (of_run.groupby("group")["run"].nunique() > 1).any()
@@ -189,7 +201,7 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
 def doubt_runs(rows: pd.DataFrame, notes: Notes) -> None:
     """Notes steps that come again after later ones, with prompts of before."""
     block_R = (rows["step"].diff() < 0).cumsum()
-    if not 0 < _BLOCK * block_R.max() <= len(rows):
+    if not 0 < _ENOUGH * block_R.max() <= len(rows):
         return  # ascending, or in no order
     at_R = rows["step"].groupby([rows["step"], block_R]).transform("size")
     whole_R = 2 * at_R >= at_R.groupby(rows["step"]).transform("max")  # not a straggler

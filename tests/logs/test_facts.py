@@ -88,6 +88,24 @@ def test_equal_responses_come_before_what_was_assumed(tmp_path):
     assert said[2].startswith("no column of steps")
 
 
+@pytest.mark.parametrize("column", ["reward_name", "rubric", None])
+def test_a_response_in_several_rows_is_one_rollout(tmp_path, column):
+    frame = pd.concat([pd.DataFrame(rollouts()).assign(**{column or "other": x}) for x in "ab"])
+    said = doubts(tmp_path, frame.sort_values(["step", "prompt_id"], kind="stable"))
+    assert said[-1].startswith("response that comes 2 times in its group, as all do: was one rollout scored")
+    assert len(said) == 1 + (column is not None)
+    short = frame.assign(response=[k // 5 % 3 for k in range(len(frame))]).drop(columns=column or "other")
+    assert not any("as all do" in text for text in doubts(tmp_path, short))
+
+
+@pytest.mark.parametrize("column", ["num_return_sequences", "rollouts_per_prompt", "group_size", "sample_count"])
+def test_a_size_of_groups_by_any_name_contradicts_missing_rows(tmp_path, column):
+    assert doubts(tmp_path, pd.DataFrame(rollouts()).assign(**{column: 4})) == []
+    assert doubts(tmp_path, pd.DataFrame(rollouts()).assign(**{column: [*range(4)] * 8})) == []
+    (said,) = doubts(tmp_path, pd.DataFrame(rollouts()).assign(**{column: 16}))
+    assert said.startswith(f"column '{column}' says 16 rollouts of a group, of which the log has 4")
+
+
 def numbered(name, start=0, **columns):
     """Eight steps of 4 new prompts, numbered from `start` in each step."""
     return pd.DataFrame(
