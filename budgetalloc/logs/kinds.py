@@ -150,7 +150,7 @@ def _verl(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
     """The rollouts that verl dumps with `trainer.rollout_data_dir`: a file 7.jsonl for step 7."""
     number = int(path.stem) if path.stem.isdecimal() else 0
     step = frame.get("step", pd.Series(np.nan, frame.index))
-    table = frame.assign(step=step.where(step.notna(), number))
+    table = frame.assign(step=replaced(step, step.isna(), number))
     table = table.drop(columns=["output", "gts"], errors="ignore")
     return table, replace(asked, reward=asked.reward or "score")
 
@@ -367,9 +367,12 @@ def _art(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
     the messages before the model's first one name the prompt."""
 
     def asked_of(messages: Any) -> Any:
-        turns = messages if isinstance(messages, list) else []
-        own = (k for k, x in enumerate(turns) if x.get("trainable") or x["role"] == "assistant")
-        return [{"role": x["role"], "content": x["content"]} for x in turns[: next(own, None)]]
+        try:
+            own = [x.get("trainable") or x["role"] == "assistant" for x in messages]
+            turns = messages[: [*own, True].index(True)]
+            return [{"role": x["role"], "content": x["content"]} for x in turns] or None
+        except FAULTS:
+            return None
 
     names = [Path(name).stem for name in frame[OWN + "file"].cat.categories]
     steps = [int(name) if name.isdecimal() else 0 for name in names]

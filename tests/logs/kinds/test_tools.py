@@ -118,6 +118,13 @@ def test_trajectories_of_art_have_the_step_of_their_file(tmp_path):
     assert read_log(tmp_path / "trajectories" / "train" / "0002.parquet").frame.step.tolist() == [2] * 8
 
 
+def test_broken_trajectories_of_art_are_counted(tmp_path):
+    broken = [None, [], ["x"], [{"role": "user"}], 5, [{"role": "assistant", "content": "a"}]]
+    rows = [{"group_index": 0, "reward": 1.0, "messages": x} for x in [[{"role": "user", "content": "q"}], *broken]]
+    log = read_log(lines(tmp_path / "0001.jsonl", rows))
+    assert (log.kind, len(log), log.notes["row without a prompt"]) == ("art", 1, len(broken))
+
+
 def test_the_id_of_a_rollout_of_verl_is_not_needed(tmp_path):
     """The trainer V1 writes `uid`: sample, rollout and output."""
     for step in (1, 2, 10):
@@ -125,6 +132,12 @@ def test_the_id_of_a_rollout_of_verl_is_not_needed(tmp_path):
         lines(tmp_path / f"{step}.jsonl", rows)
     log = read_log(tmp_path)
     assert (log.kind, sizes(log), log.frame.prompt.nunique()) == ("verl", [4] * 6, 2)
+
+
+def test_a_line_of_verl_without_its_step_has_that_of_its_file(tmp_path):
+    rows = [{"input": "q", "output": "a", "score": "1.0", "step": "7"}, {"input": "q", "output": "b", "score": "0.0"}]
+    log = read_log(lines(tmp_path / "7.jsonl", rows))  # some versions write every value as text
+    assert (log.frame.step.tolist(), log.frame.reward.tolist()) == ([7, 7], [1.0, 0.0])
 
 
 def test_ids_that_mlflow_changed_in_earlier_rows_are_doubted(tmp_path):
