@@ -96,10 +96,16 @@ def add_contents(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     return facts
 
 
+def _of_kind(rows: pd.DataFrame, kind: str) -> dict[str, pd.Series]:
+    """What `add_facts` and `add_contents` kept, by the column that it came from."""
+    start = f"{OWN}{kind} "
+    return {name.removeprefix(start): rows[name] for name in rows if name.startswith(start)}
+
+
 def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFrame:
     """The rows, whose prompts are named by their contents if their ids restart in each step. Ids of
     a column that the user `named`, and ids with gaps, are only doubted."""
-    own = next((x.removeprefix(f"{OWN}ids ") for x in rows if x.startswith(f"{OWN}ids ")), None)
+    own = next(iter(_of_kind(rows, "ids")), None)
     if own is None:
         return rows
     ids_R, odd_R = numbers(rows["prompt"])
@@ -109,19 +115,18 @@ def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFra
     whole = restarts and (ids_S["max"] - low + 1 == ids_S["nunique"]).all()
     text = f"column {own!r} has the same ids in several steps"
     text = f"column {own!r} numbers prompts from {low:g} on in each step" if whole else text
-    contents = [name for name in rows if name.startswith(f"{OWN}content ")]
+    contents = _of_kind(rows, "content")
     codes_R = rows["prompt"].cat.codes
-    for name in contents:
-        other = name.removeprefix(f"{OWN}content ")
-        several_P = rows[name].groupby(codes_R).nunique() > 1
-        alike_G = rows[name].groupby([rows["step"], codes_R]).nunique() <= 1
+    for other, content_R in contents.items():
+        several_P = content_R.groupby(codes_R).nunique() > 1
+        alike_G = content_R.groupby([rows["step"], codes_R]).nunique() <= 1
         if 2 * several_P.sum() <= len(several_P) or not (whole or alike_G.all()):
             continue
         if named or not whole:
             notes.doubt(f"{text}, with another {other!r}: pass prompt={other!r}", len(rows))
             return rows
         notes.doubt(f"{text}, with another {other!r}: prompts are named by {other!r}", len(rows))
-        named_R = rows[name].where(rows[name].notna(), rows["prompt"].astype(object))
+        named_R = content_R.where(content_R.notna(), rows["prompt"].astype(object))
         return rows.assign(prompt=by_code(named_R))
     if whole and not contents and _PLACE.fullmatch(_plain(own)):
         notes.doubt(
@@ -139,8 +144,7 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
     """Notes where the columns of `add_facts` contradict the groups of the rows."""
     group_R = pd.Series(groups_R, rows.index)
     size_R = pd.Series(np.bincount(groups_R)[groups_R], rows.index)
-    for name in (name for name in rows if name.startswith(f"{OWN}size ")):
-        said_R, column = rows[name], name.removeprefix(f"{OWN}size ")
+    for column, said_R in _of_kind(rows, "size").items():
         alike_R = said_R.groupby(group_R).transform("nunique") == 1  # otherwise it numbers rollouts
         wrong_R = (said_R >= 1) & (size_R % said_R != 0) & alike_R
         if wrong_R.any():
@@ -161,8 +165,8 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
             "run's, or the baseline is not the group's mean (as with adaptive())",
             (sums_G > most * np.bincount(groups_R)[sums_G.index]).sum(),
         )
-    for name in (name for name in rows if name.startswith(f"{OWN}word ")):
-        _doubt_words(rows[name], name.removeprefix(f"{OWN}word "), group_R, notes)
+    for column, word_R in _of_kind(rows, "word").items():
+        _doubt_words(word_R, column, group_R, notes)
     if f"{OWN}completion" in rows:
         known = pd.DataFrame({"group": group_R, "text": rows[f"{OWN}completion"]})
         known = known.assign(reward=rows["reward"])[size_R > 1].dropna(subset="text")
@@ -187,13 +191,13 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
                 "scored several times? Keep one row of each rollout",
                 len(times_T),
             )
-    for name in (name for name in rows if name.startswith(f"{OWN}run ")):
-        of_run = pd.DataFrame({"group": group_R, "run": rows[name]})
+    for column, run_R in _of_kind(rows, "run").items():
+        of_run = pd.DataFrame({"group": group_R, "run": run_R})
         several = (of_run.groupby("group")["run"].nunique() > 1).any()
         if several and of_run.duplicated().any():  # otherwise it numbers the rollouts of a group
             notes.doubt(
-                f"column {printable(name.removeprefix(f'{OWN}run '))!r} has several values in a "
-                "group, and each several times: are these several runs? Read each on its own",
+                f"column {printable(column)!r} has several values in a group, and each several "
+                "times: are these several runs? Read each on its own",
                 len(rows),
             )
 

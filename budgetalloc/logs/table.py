@@ -194,13 +194,6 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
             f"--reward, --step, --length). {RENAME}",
             argument="source",
         )
-    if columns.grouped and "success" in columns.others:
-        raise InputError(
-            "success",
-            "a row of this log is a group, and a success column needs "
-            "one row per rollout. Leave out success=.",
-            asked.success,
-        )
     if columns.grouped and len(columns.rewards) == 1:
         name = next(iter(columns.rewards))
         if _of_tokens(frame[name]):
@@ -211,6 +204,13 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
                 "the scores of one rollout's tokens, and its sum as the reward",
                 len(frame),
             )
+    if columns.grouped and "success" in columns.others:
+        raise InputError(
+            "success",
+            "a row of this log is a group, and a success column needs "
+            "one row per rollout. Leave out success=.",
+            asked.success,
+        )
     columns = _counts_or_numbers(frame, columns, notes)
     _doubt_ids(frame, columns, notes)
     own = frame.filter(regex=f"^{OWN}")

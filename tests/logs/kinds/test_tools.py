@@ -91,6 +91,9 @@ def test_scores_of_tokens_are_one_rollout(tmp_path):
         log = read_log(path, prompt="input_prompt", reward="score")
         assert (log.frame.reward.tolist(), sizes(log)) == (right, [4] * 6)
         assert log.notes.doubts[0].startswith("column 'score' holds lists that are 0 up to their last number")
+    rows = [row | {"right": k} for row, k in zip(rows, right, strict=True)]
+    log = read_log(lines(path / "gsm8k.jsonl", rows), prompt="input_prompt", reward="score", success="right")
+    assert log.frame.success.tolist() == right
     for k, row in enumerate(rows):
         row["score"] = [1.0, 0.0, float(k % 2)] + [0.0] * (k % 2)  # of the rollouts of a group
     assert len(read_log(lines(tmp_path / "groups.jsonl", rows), prompt="input_prompt", reward="score")) == 24 * 3 + 12
