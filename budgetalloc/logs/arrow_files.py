@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import InputError, import_optional
 from budgetalloc.logs.cells import OWN, each, listed
-from budgetalloc.logs.columns import Part, joined, part_of, stated
+from budgetalloc.logs.columns import Part, joined, part_of
 from budgetalloc.logs.records import BYTES_READ, FAULTS, TORN, Notes, check_no_pointer
 
 ROWS = 65_536  # rows that are read at once
@@ -26,8 +26,8 @@ that holds responses."""
 
 
 class Held:
-    """The columns of files with one schema, while they are read. Of a column that is not wanted,
-    only the number of its cells is known. Responses are read of the first rows only."""
+    """The wanted columns of files with one schema, while they are read, and the names of others.
+    Responses are read of the first rows only."""
 
     def __init__(self, schema: Any, wanted: Wanted | None) -> None:
         check_names(schema.names)
@@ -40,14 +40,8 @@ class Held:
             self.response = None
         self.sizes: dict[str, int] = {}
         self._parts: dict[str, list[Part]] = {name: [] for name in schema.names}
-        self._known: Counter[str] = Counter()
         self._responses: list[NDArray[np.int64]] = []
         self._sampled, self._most = 0, _SAMPLE
-
-    @property
-    def unread(self) -> list[str]:
-        """The columns of which only the number of cells is needed."""
-        return [name for name in self.schema.names if name not in self.read]
 
     @property
     def sample(self) -> int:
@@ -63,10 +57,6 @@ class Held:
         for name, part in parts.items():
             self._parts[name].append(part)
         self.sizes[str(path)] = self.sizes.get(str(path), 0) + rows
-
-    def add_known(self, name: str, cells: int) -> None:
-        """Adds cells of a column that is not read."""
-        self._known[name] += 0 if str(self.schema.field(name).type) == "null" else cells
 
     def add_responses(self, values: Any) -> None:
         """Adds the responses of the first rows of a file."""
@@ -88,8 +78,9 @@ class Held:
         columns = {
             name: joined(self._parts.pop(name))
             if name in self.read
-            else stated(rows, self._known[name])
+            else pd.Categorical.from_codes(np.zeros(rows, dtype=np.int8), [""])
             for name in self.schema.names
+            if name in self.read or str(self.schema.field(name).type) != "null"
         }
         places = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         columns[OWN + "file"] = pd.Categorical.from_codes(places, list(self.sizes))
@@ -172,21 +163,6 @@ class _Parquet:
             held.add(path, {name: batch.column(name) for name in names}, len(batch))
             if most:
                 break
-        for name in held.unread:
-            held.add_known(name, self._cells(name))
-
-    def _cells(self, name: str) -> int:
-        """How many rows have a value."""
-        at, meta = [x.split(".")[0] for x in self._paths()].index(name), self._meta
-        nulls = 0
-        for group in range(meta.num_row_groups):
-            column = meta.row_group(group).column(at)
-            known = column.is_stats_set and column.statistics.has_null_count
-            nulls += column.statistics.null_count if known else 0
-        return max(int(meta.num_rows) - nulls, 0)
-
-    def _paths(self) -> list[str]:
-        return [self._meta.schema.column(at).path for at in range(self._meta.num_columns)]
 
 
 class _Ipc:
@@ -216,8 +192,6 @@ def add_batch(path: Path, held: Held, batch: Any) -> None:
     if held.sample:
         held.add_responses(columns[held.response].slice(0, held.sample))
     held.add(path, columns, len(batch))
-    for name in held.unread:
-        held.add_known(name, len(batch) - columns[name].null_count)
 
 
 def dataset_frame(source: Any, wanted: Wanted) -> pd.DataFrame:

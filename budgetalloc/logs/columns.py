@@ -128,13 +128,6 @@ def _categorical(parts: list[Part]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, pd.Index(cells, dtype=object))
 
 
-def stated(rows: int, known: int) -> pd.Categorical:
-    """A column that is not read, of which only the number of cells is known."""
-    codes = np.zeros(rows, dtype=np.int8)
-    codes[known:] = -1
-    return pd.Categorical.from_codes(codes, pd.Index([""] if known else [], dtype=object))
-
-
 def by_code(ids: pd.Series) -> pd.Series:
     """Ids as a categorical column. An int and a str differ."""
     if isinstance(ids.dtype, pd.CategoricalDtype):

@@ -124,28 +124,27 @@ def _same_texts(*batches: pd.DataFrame) -> bool:
 
 
 def _group_size(rows: pd.DataFrame) -> int:
-    """The size of TRL's groups if it made several of one prompt, as of rows with equal prompts;
-    else the most rollouts of a prompt in one step, which are then one group.
+    """The size of TRL's groups: the most rollouts of a prompt in one step, unless the advantages
+    say that TRL made several groups of one prompt, as of rows with equal prompts.
 
-    It is the smallest size of equal parts, one after another, in which advantages sum to 0. If no
-    advantage differs from 0, it is the largest size of parts with equal rewards.
+    It is the largest size of parts, one after another, that nothing contradicts: advantages sum to
+    0, and are equal where scores are. If no advantage differs from 0, the scores are equal.
     """
     count_G = np.bincount(groups_of(rows))
-    whole = int(count_G.max(initial=1))
+    whole, common = int(count_G.max(initial=1)), int(np.gcd.reduce(count_G))
     if OWN + "advantage" not in rows or not len(rows):
         return whole
-    advantages, common = rows[OWN + "advantage"], int(np.gcd.reduce(count_G))
-    sizes = [size for size in range(2, common + 1) if common % size == 0]
-    scores = rows.filter(regex=f"^{SCORE}")
+    advantages, scores = rows[OWN + "advantage"], rows.filter(regex=f"^{SCORE}")
     most = float(advantages.abs().max())
-    for size in sizes if most > 0 else reversed(sizes):
-        parts = with_groups(rows, size)
-        keys = groups_of(parts)
+    for size in (whole, *(x for x in range(common, 1, -1) if common % x == 0)):
+        keys = groups_of(with_groups(rows, size))
         if most > 0:
-            sums_G = advantages.groupby(keys, sort=False).sum(min_count=size)
-            fits = (sums_G.abs() <= _ROUNDING * size * most).all()  # False for NaN
+            group_R = advantages.groupby(keys).transform("sum", min_count=1)
+            alike = advantages.groupby([keys, *(scores[x] for x in scores)], dropna=False)
+            wrong = max(group_R.abs().max() / size, (alike.max() - alike.min()).max())
+            fits = advantages.notna().all() and wrong <= _ROUNDING * most
         else:
-            parts = scores.groupby(keys, sort=False)
+            parts = scores.groupby(keys)
             fits = (parts.max() - parts.min()).fillna(0.0).to_numpy().max(initial=0.0) <= EQUAL
         if fits:
             return size

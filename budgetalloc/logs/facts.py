@@ -1,5 +1,5 @@
 """Columns that contradict that the rows of a log are all rollouts of its groups, or that its ids
-name prompts."""
+name prompts, or that it is one run."""
 
 import re
 from functools import partial
@@ -15,30 +15,35 @@ from budgetalloc.logs.cells import OWN, each, known_id, numbers, of_type
 from budgetalloc.logs.columns import by_code, codes_of
 from budgetalloc.logs.records import Notes
 
+_ROLLOUTS = "(rollouts?|samples?|generations?|responses?|completions?|repeats|return_sequences)"
 _ADVANTAGE = re.compile(r"(group_)?advantages?")
 _SIZE = re.compile(
-    r"(group_?size|(num|n)_?(rollouts|samples|generations|responses|completions|repeats)"
-    r"(_per_prompt)?|(rollouts|samples|generations|responses|completions)_per_prompt)"
+    rf"group_?size|(num|n)_?{_ROLLOUTS}(_per_prompt)?|{_ROLLOUTS}_(per_prompt|count)"
 )
-_LIST = re.compile(r"(group|all|prompt)_(rewards|scores|advantages)")
-_RESPONSE = re.compile(r"(completion|response|output|answer|generation)(_text)?|(filtered_)?resps?")
-_SCORER = re.compile(r"(filter|scorer|judge|grader|verifier|metric|evaluator)(_name)?")
+_LIST = re.compile(r"(group|all|prompt|peer|sibling)_(rewards|scores|advantages|returns)")
+_RESPONSE = re.compile(r"(completion|response|output|generation)(_text)?|(filtered_)?resps?")
+_SCORER = re.compile(
+    r"(filter|scorer|judge|grader|verifier|metric|evaluator|rubric|reward_(function|func|fn))(_name)?"
+    r"|reward_name"
+)
 _REASON = re.compile(
     r"(capture|captured|select|selection|selected|sample|sampling|filter|drop|keep|kept|log|pick)"
     r"_(reason|by|rule)"
 )
+_RUN = re.compile(r"(run|seed|experiment|trial)(_?(id|name|idx|index|number))?")
 _CONTENT = re.compile(
     r"(raw_|input_)?(prompt|question|problem|query|messages)|input(_ids|_tokens|_text)?|"
     r"prompt_(text|tokens|token_ids|ids|messages)"
 )
 _PLACE = re.compile(r".*(idx|index|place|position|slot)|task_id|group_id")  # may restart in a step
-_ROUNDING = 0.01  # of a mean advantage, relative to the largest
+_ENOUGH = 8  # rows that allow an inference
+_ROUNDING = 0.01  # of a mean advantage, relative to the largest, and of a share
 
 
 def wanted(name: Any, *, ids_are_numbers: bool) -> bool:
     """Whether a column may hold such facts. What prompts contain matters if their ids are
     numbers."""
-    patterns = (_ADVANTAGE, _SIZE, _LIST, _SCORER, _REASON)
+    patterns = (_ADVANTAGE, _SIZE, _LIST, _SCORER, _REASON, _RUN)
     content = ids_are_numbers and _CONTENT.fullmatch(_plain(name)) is not None
     return content or any(pattern.fullmatch(_plain(name)) for pattern in patterns)
 
@@ -59,11 +64,22 @@ def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
             facts[f"{OWN}size {name}"] = numbers(cells)[0]
         elif _LIST.fullmatch(plain):
             facts[f"{OWN}size {name}"] = each(cells, _size).astype(float)
+        elif is_response(name) and (several := each(cells, _responses).astype(float) > 1).any():
+            facts[f"{OWN}size {name}"] = np.where(several, each(cells, _responses), np.nan)
         elif is_response(name) and f"{OWN}completion" not in (*facts, *frame):
             facts[f"{OWN}completion"] = codes_of(cells)
         elif _SCORER.fullmatch(plain) or _REASON.fullmatch(plain):
             facts[f"{OWN}word {name}"] = cells.where(of_type(cells, str))
+        elif _RUN.fullmatch(plain):
+            facts[f"{OWN}run {name}"] = codes_of(cells)
     return facts.drop(columns=frame.columns, errors="ignore")
+
+
+def _responses(cell: Any) -> float:
+    """How many responses are in a cell, which may be a list in a list."""
+    cell = cell[0] if isinstance(cell, list) and len(cell) == 1 else cell
+    texts = isinstance(cell, list) and all(isinstance(x, str) for x in cell)
+    return float(len(cell)) if texts else np.nan
 
 
 def _size(cell: Any) -> float:
@@ -80,32 +96,39 @@ def add_contents(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     return facts
 
 
+def _of_kind(rows: pd.DataFrame, kind: str) -> dict[str, pd.Series]:
+    """What `add_facts` and `add_contents` kept, by the column that it came from."""
+    start = f"{OWN}{kind} "
+    return {name.removeprefix(start): rows[name] for name in rows if name.startswith(start)}
+
+
 def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFrame:
     """The rows, whose prompts are named by their contents if their ids restart in each step. Ids of
-    a column that the user `named` are only doubted."""
-    own = next((x.removeprefix(f"{OWN}ids ") for x in rows if x.startswith(f"{OWN}ids ")), None)
-    if own is None or set(map(type, rows["prompt"].cat.categories)) != {int}:
+    a column that the user `named`, and ids with gaps, are only doubted."""
+    own = next(iter(_of_kind(rows, "ids")), None)
+    if own is None:
         return rows
-    ids_R = pd.Series(numbers(rows["prompt"])[0], rows.index)
-    ids_S = ids_R.groupby(rows["step"]).agg(["min", "max", "nunique"])
+    ids_R, odd_R = numbers(rows["prompt"])
+    ids_S = pd.Series(ids_R, rows.index).groupby(rows["step"]).agg(["min", "max", "nunique"])
     low = ids_S["min"].iloc[0]
-    restarts = low in (0, 1) and (ids_S["min"] == low).all()
-    if len(ids_S) < 2 or not restarts or (ids_S["max"] - low + 1 != ids_S["nunique"]).any():
-        return rows
-    text = f"column {own!r} numbers prompts from {low:g} on in each step"
-    contents = [name for name in rows if name.startswith(f"{OWN}content ")]
-    for name in contents:
-        other = name.removeprefix(f"{OWN}content ")
-        contents_P = rows[name].groupby(ids_R).nunique()
-        if 2 * (contents_P > 1).sum() <= ids_S["nunique"].max():
+    restarts = not odd_R.any() and len(ids_S) > 1 and low in (0, 1) and (ids_S["min"] == low).all()
+    whole = restarts and (ids_S["max"] - low + 1 == ids_S["nunique"]).all()
+    text = f"column {own!r} has the same ids in several steps"
+    text = f"column {own!r} numbers prompts from {low:g} on in each step" if whole else text
+    contents = _of_kind(rows, "content")
+    codes_R = rows["prompt"].cat.codes
+    for other, content_R in contents.items():
+        several_P = content_R.groupby(codes_R).nunique() > 1
+        alike_G = content_R.groupby([rows["step"], codes_R]).nunique() <= 1
+        if 2 * several_P.sum() <= len(several_P) or not (whole or alike_G.all()):
             continue
-        if named:
+        if named or not whole:
             notes.doubt(f"{text}, with another {other!r}: pass prompt={other!r}", len(rows))
             return rows
         notes.doubt(f"{text}, with another {other!r}: prompts are named by {other!r}", len(rows))
-        named_R = rows[name].where(rows[name].notna(), rows["prompt"].astype(object))
+        named_R = content_R.where(content_R.notna(), rows["prompt"].astype(object))
         return rows.assign(prompt=by_code(named_R))
-    if not contents and _PLACE.fullmatch(_plain(own)):
+    if whole and not contents and _PLACE.fullmatch(_plain(own)):
         notes.doubt(
             f"{text}: are these the same prompts? If not, name the column of prompts with prompt=",
             len(rows),
@@ -121,9 +144,9 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
     """Notes where the columns of `add_facts` contradict the groups of the rows."""
     group_R = pd.Series(groups_R, rows.index)
     size_R = pd.Series(np.bincount(groups_R)[groups_R], rows.index)
-    for name in (name for name in rows if name.startswith(f"{OWN}size ")):
-        said_R, column = rows[name], name.removeprefix(f"{OWN}size ")
-        wrong_R = (said_R >= 1) & (size_R % said_R != 0)
+    for column, said_R in _of_kind(rows, "size").items():
+        alike_R = said_R.groupby(group_R).transform("nunique") == 1  # otherwise it numbers rollouts
+        wrong_R = (said_R >= 1) & (size_R % said_R != 0) & alike_R
         if wrong_R.any():
             at = wrong_R.idxmax()
             notes.doubt(
@@ -142,8 +165,8 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
             "run's, or the baseline is not the group's mean (as with adaptive())",
             (sums_G > most * np.bincount(groups_R)[sums_G.index]).sum(),
         )
-    for name in (name for name in rows if name.startswith(f"{OWN}word ")):
-        _doubt_words(rows[name], name.removeprefix(f"{OWN}word "), group_R, notes)
+    for column, word_R in _of_kind(rows, "word").items():
+        _doubt_words(word_R, column, group_R, notes)
     if f"{OWN}completion" in rows:
         known = pd.DataFrame({"group": group_R, "text": rows[f"{OWN}completion"]})
         known = known.assign(reward=rows["reward"])[size_R > 1].dropna(subset="text")
@@ -154,10 +177,47 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
             (reward_T.max() - reward_T.min() > EQUAL).sum(),
         )
         equal_G = known.groupby("group")["text"].nunique() == 1
+        times_T = reward_T.size()
+        times = times_T.median() if len(times_T) >= _ENOUGH else 1
+        if 2 * equal_G.sum() > len(equal_G):
+            notes.doubt(
+                "group whose responses are all equal: are its rows copies of one rollout, or were "
+                "all generated with one seed?",
+                equal_G.sum(),
+            )
+        elif times > 1 and (times_T == times).mean() > 1 - _ROUNDING:
+            notes.doubt(
+                f"response that comes {times:g} times in its group, as all do: was one rollout "
+                "scored several times? Keep one row of each rollout",
+                len(times_T),
+            )
+    for column, run_R in _of_kind(rows, "run").items():
+        of_run = pd.DataFrame({"group": group_R, "run": run_R})
+        several = (of_run.groupby("group")["run"].nunique() > 1).any()
+        if several and of_run.duplicated().any():  # otherwise it numbers the rollouts of a group
+            notes.doubt(
+                f"column {printable(column)!r} has several values in a group, and each several "
+                "times: are these several runs? Read each on its own",
+                len(rows),
+            )
+
+
+def doubt_runs(rows: pd.DataFrame, notes: Notes) -> None:
+    """Notes steps that come again after later ones, with prompts of before."""
+    block_R = (rows["step"].diff() < 0).cumsum()
+    if not 0 < _ENOUGH * block_R.max() <= len(rows):
+        return  # ascending, or in no order
+    at_R = rows["step"].groupby([rows["step"], block_R]).transform("size")
+    whole_R = 2 * at_R >= at_R.groupby(rows["step"]).transform("max")  # not a straggler
+    over_R = whole_R & (rows["step"] < rows["step"].groupby(block_R).transform("max"))
+    again_R = whole_R & (block_R > block_R.where(over_R).groupby(rows["step"]).transform("min"))
+    codes_R = rows["prompt"].cat.codes
+    block_P = block_R.groupby(codes_R).nunique()
+    if rows["step"][again_R].nunique() > 1 and 2 * (block_P > 1).sum() > len(block_P):
         notes.doubt(
-            "group whose responses are all equal: are its rows copies of one rollout, or were all "
-            "generated with one seed?",
-            equal_G.sum() if 2 * equal_G.sum() > len(equal_G) else 0,
+            "row of a step that comes again after later steps, with the same prompts: does the log "
+            "hold several runs? Read each on its own",
+            again_R.sum(),
         )
 
 

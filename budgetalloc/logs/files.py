@@ -213,8 +213,6 @@ def _csv_by_arrow(path: Path, start: bytes, notes: Notes, wanted: Wanted) -> pd.
         columns = [name for name in names if name in held.read]
         for batch in batches(columns):
             held.add(path, dict(zip(columns, batch.columns, strict=True)), len(batch))
-            for name in held.unread:
-                held.add_known(name, len(batch))
     except (pa.ArrowException, EOFError, OSError, *FAULTS):
         return None
     frame = held.frame()

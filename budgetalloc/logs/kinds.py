@@ -23,7 +23,7 @@ from budgetalloc.beliefs.ids import text_id
 from budgetalloc.beliefs.rewards import check_range, to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
-from budgetalloc.logs.cells import OWN, Asked, numbers, of_type, records, replaced
+from budgetalloc.logs.cells import OWN, Asked, each, numbers, of_type, records, replaced
 from budgetalloc.logs.records import FAULTS, Notes, Record, as_id, as_integer
 from budgetalloc.logs.table import columns_of
 
@@ -63,6 +63,8 @@ def kind_of(frame: pd.DataFrame | None, path: Path, asked: Asked) -> str | None:
         return "tinker"
     if any(map(_is_profile, some)):
         return "nemo-gym"
+    if names >= {"group_index", "reward", "messages"} and path.stem.isdecimal():
+        return "art"
     return "table" if columns_of(frame, asked) else None
 
 
@@ -148,7 +150,7 @@ def _verl(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
     """The rollouts that verl dumps with `trainer.rollout_data_dir`: a file 7.jsonl for step 7."""
     number = int(path.stem) if path.stem.isdecimal() else 0
     step = frame.get("step", pd.Series(np.nan, frame.index))
-    table = frame.assign(step=step.where(step.notna(), number))
+    table = frame.assign(step=replaced(step, step.isna(), number))
     table = table.drop(columns=["output", "gts"], errors="ignore")
     return table, replace(asked, reward=asked.reward or "score")
 
@@ -360,6 +362,25 @@ def _nemo_gym(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _M
     return _read(frame, read, asked, notes)
 
 
+def _art(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Made:
+    """The rollouts of ART: a file 0007.parquet for step 7. Groups are numbered anew in each, so
+    the messages before the model's first one name the prompt."""
+
+    def asked_of(messages: Any) -> Any:
+        try:
+            own = [x.get("trainable") or x["role"] == "assistant" for x in messages]
+            turns = messages[: [*own, True].index(True)]
+            return [{"role": x["role"], "content": x["content"]} for x in turns] or None
+        except FAULTS:
+            return None
+
+    names = [Path(name).stem for name in frame[OWN + "file"].cat.categories]
+    steps = [int(name) if name.isdecimal() else 0 for name in names]
+    table = frame.assign(step=np.array(steps)[frame[OWN + "file"].cat.codes])
+    table["prompt"] = each(frame["messages"], asked_of)
+    return table.drop(columns=["messages", OWN + "file"]), asked
+
+
 TABLES: dict[str, _Table] = {
     "ledger": _ledger,
     "trl": completions.table,
@@ -368,6 +389,7 @@ TABLES: dict[str, _Table] = {
     "verifiers": _verifiers,
     "tinker": _tinker,
     "nemo-gym": _nemo_gym,
+    "art": _art,
     "table": lambda frame, asked, path, notes: (frame, asked),
 }
 """For each kind a function from the rows of a file, and the columns that the user named, to a

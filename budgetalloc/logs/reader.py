@@ -16,9 +16,9 @@ from budgetalloc.beliefs.rewards import to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
 from budgetalloc.logs.arrow_files import dataset_frame
-from budgetalloc.logs.cells import OWN, Asked, listed
+from budgetalloc.logs.cells import OWN, Asked, listed, of_type
 from budgetalloc.logs.columns import by_code
-from budgetalloc.logs.facts import doubt_rows, with_prompts
+from budgetalloc.logs.facts import doubt_rows, doubt_runs, with_prompts
 from budgetalloc.logs.files import candidates, frames_of, head_of
 from budgetalloc.logs.kinds import TABLES, kind_of
 from budgetalloc.logs.prompt_texts import LONGEST, prompt_text, read_texts
@@ -33,7 +33,7 @@ from budgetalloc.logs.table import (
     with_steps,
 )
 
-_SERIES = ("trl", "verl", "prime-rl", "tinker")  # files that differ by a number are one log
+_SERIES = ("trl", "verl", "prime-rl", "tinker", "art")  # files that differ by a number are one log
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _rollouts(
         frame.index = pd.RangeIndex(start, start + len(frame))
         start += len(frame)
         file = Path(next(iter(frame[OWN + "file"].cat.categories), "dataset"))
-        if log.kind != "trl":
+        if log.kind not in ("trl", "art"):
             frame = frame.drop(columns=OWN + "file")
         table, named = TABLES[log.kind](frame, asked, file, notes)
         attrs = table.attrs
@@ -89,7 +89,8 @@ def _rollouts(
     if not held:
         return pd.DataFrame({"step": [], "prompt": [], "reward": []}), texts
     rows = pd.concat(held)
-    rows = with_steps(rows.assign(prompt=by_code(rows["prompt"])), notes)
+    rows, in_order = rows.assign(prompt=by_code(rows["prompt"])), "step" in rows
+    rows = with_steps(rows, notes)
     if log.kind != "ledger":
         rows = with_prompts(rows, notes, named=asked.prompt is not None)
     if log.kind == "table":
@@ -101,6 +102,8 @@ def _rollouts(
     else:
         facts = Notes()
         doubt_rows(rows, groups_of(rows), facts)
+        if in_order:
+            doubt_runs(rows, facts)
         notes.update(facts)
         notes.doubts[:0] = facts.doubts  # a contradiction comes before what was assumed
     rows.attrs.update(attrs)
@@ -161,47 +164,52 @@ def _find(path: Path, asked: Asked) -> Log:
 
 
 def _logs(path: Path, asked: Asked) -> tuple[list[Log], tuple[Path, pd.DataFrame] | None]:
-    """The logs in a folder, and the file with the most of other columns."""
-    logs: list[Log] = []
+    """The logs in a folder, and the file with the most of other columns. Tables in folders below
+    count where there is no other log."""
+    logs: dict[bool, list[Log]] = {False: [], True: []}
     unknown: list[tuple[Path, pd.DataFrame]] = []
+
+    def is_deep(file: Path) -> bool:
+        return file.parent != path and file.suffix != ".arrow"
 
     def kind(file: Path) -> str | None:
         """The kind of a file's log; None, too, if a column that the user named is elsewhere."""
         head, found = head_of(file), None
         with contextlib.suppress(InputError):
             found = kind_of(head, file, asked)
-        deep = file.parent != path and file.suffix != ".arrow"
-        if found is None and head is not None and not deep:
+        if found is None and head is not None:
             unknown.append((file, head))
-        return None if found == "table" and deep else found
+        return found
 
     for files in candidates(path):
         file, found = next(((x, known) for x in files[:3] if (known := kind(x))), (files[0], None))
         if found is None:
             continue
+        here = logs[found == "table" and is_deep(file)]
         if found in _SERIES or (found == "table" and file.suffix in (".parquet", ".arrow")):
             place = Path(os.path.commonpath([file.parent for file in files]))
-            logs.append(Log(found, files, place))
+            here.append(Log(found, files, place))
         else:
-            logs += [Log(found, [file], file) for file in files if kind(file) == found]
-    return logs, max(unknown, key=lambda pair: len(pair[1].columns), default=None)
+            here += [Log(found, [file], file) for file in files if kind(file) == found]
+    most = max(unknown, key=lambda x: (not is_deep(x[0]), len(x[1].columns)), default=None)
+    return logs[False] or logs[True], most
 
 
 def _unknown(source: Path, file: Path, head: pd.DataFrame | None) -> InputError:
     advice = (
         "Give the file or folder that the trainer wrote its rollouts to, such as the folder "
-        "'completions' of TRL (log_completions=True)."
+        "'completions' of TRL (log_completions=True); what other tools write: see docs, Logs."
     )
-    if (
-        head is not None
-        and len(head) == 1
-        and any(isinstance(x, (list, dict)) for x in head.iloc[0])
-    ):
+    names = [] if head is None else [x for x in head if not x.startswith(OWN)]
+    nested = [] if head is None else [x for x in names if of_type(head[x], list, dict).all()]
+    document = head is not None and len(head) == 1 and len(nested) > 0
+    if document or len(nested) + 1 >= len(names) > 1:
+        what = "is one JSON document with the keys" if document else "has records in its columns"
         advice = (
-            f"{file.name} is one JSON document with the keys {listed(head.columns)}, and has no "
-            "rows: write a line of JSON for each rollout, with its prompt and reward."
+            f"{file.name} {what} {listed(names)}: write a line of JSON for each rollout, with its "
+            "prompt and reward (docs: Logs)."
         )
-    elif head is not None and len(head.columns) > 1:
+    elif head is not None and len(names) > 1:
         advice = (
             f"{file.name} has the columns {listed(head.columns)}: name those of the prompts and "
             "of the rewards, and if there are some those of steps and lengths, with prompt=, "

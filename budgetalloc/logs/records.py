@@ -6,7 +6,7 @@ import io
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,11 @@ NO_STEPS = (
     "with step="
 )
 """The doubt about a log whose groups are not known."""
-LOST = ("broken row", "row without a prompt")
-"""Notes about rows that were left out, although they are rollouts."""
+_LOST = (
+    "broken row",
+    "row without a prompt",
+)  # rows that were left out, although they are rollouts
+_MANY = 0.01  # of the rows, from which on their loss is named
 TORN = ("file that ends early", "file that cannot be read to its end")
 """Notes about files of which an unknown part was left out."""
 _LFS = b"version https://git-lfs.github.com"
@@ -71,6 +74,20 @@ class Notes(Counter[str]):
             if text not in self and sum(x.startswith("unknown column ") for x in self) >= _NAMED:
                 text = "unknown columns beyond these"
             self.note(text, frame[column].notna().sum())
+
+
+def losses(notes: Mapping[str, int], rollouts: int, unscored: int) -> list[str]:
+    """What a log has lost, in phrases: rows, if they are more than 1 %, and ends of files.
+
+    >>> losses({"broken row": 3}, rollouts=5, unscored=2)
+    ['5 of 10 rows, which are lost (broken row: 3, row without a reward: 2)']
+    """
+    lost = {text: notes[text] for text in _LOST if text in notes}
+    lost |= {"row without a reward": unscored} if unscored else {}
+    count, parts = sum(lost.values()), ", ".join(f"{text}: {n:,}" for text, n in lost.items())
+    whole = rollouts + count
+    rows = [f"{count:,} of {whole:,} rows, which are lost ({parts})"]
+    return (rows if count > _MANY * whole else []) + [f"the {x}" for x in TORN if x in notes]
 
 
 def check_no_pointer(path: Path) -> None:

@@ -59,6 +59,7 @@ _LENGTH = [
     "output_tokens",
     "num_tokens",
 ]
+_VERDICTS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "pass": 1.0, "fail": 0.0, "timeout": 0.0}
 _WIDE = re.compile(r"(reward|score)s?_?\d+")
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,299}")  # as JSON writes it
 _ENOUGH = 8  # rows that allow an inference
@@ -193,6 +194,16 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
             f"--reward, --step, --length). {RENAME}",
             argument="source",
         )
+    if columns.grouped and len(columns.rewards) == 1:
+        name = next(iter(columns.rewards))
+        if _of_tokens(frame[name]):
+            frame = frame.assign(**{name: frame[name].map(sum)})
+            columns = replace(columns, grouped=False)
+            notes.doubt(
+                f"column {name!r} holds lists that are 0 up to their last number: each is taken as "
+                "the scores of one rollout's tokens, and its sum as the reward",
+                len(frame),
+            )
     if columns.grouped and "success" in columns.others:
         raise InputError(
             "success",
@@ -219,7 +230,7 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
         if key == "length" and columns.grouped and of_type(frame[name], list).all():
             lengths = frame[name]
             continue
-        out[key], bad_R = _checked(frame, key, name)
+        out[key], bad_R = _checked(frame, key, name, notes)
         odd_R |= bad_R
     if "step" in out:
         odd_R |= ~((out["step"].abs() <= LARGEST) & (out["step"] % 1 == 0))
@@ -228,7 +239,7 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
         out["length"] = out["length"].where(out["length"] >= 0)
     scores = pd.DataFrame(index=frame.index)
     for name in columns.rewards if not columns.grouped else ():
-        scores[name], bad_R = _checked(frame, "reward", name)
+        scores[name], bad_R = _checked(frame, "reward", name, notes)
         odd_R |= bad_R
     cells = _cells(frame, columns) if columns.grouped else weighted(scores, columns.rewards)
     out["reward"] = pd.Series(cells, out.index)
@@ -236,6 +247,13 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     if columns.grouped:
         odd_R |= out["reward"].isna().to_numpy()
     codes_R, names = _ids(frame, columns, untyped)
+    texts = [x for x in names if isinstance(x, str)]
+    if not untyped and len(texts) < len(names) and any(map(str.isdecimal, texts)):
+        notes.doubt(
+            "ids of prompts are numbers in some rows and digits as text in others: were they "
+            "changed on the way, as mlflow does in tables as JSON?",
+            len(frame),
+        )
     out["prompt"] = pd.Categorical.from_codes(codes_R, names)
     if columns.text is not None:
         out["text"] = frame[columns.text]
@@ -267,9 +285,15 @@ def doubt_rewards(rows: pd.DataFrame, notes: Notes) -> None:
         )
 
 
-def _checked(frame: pd.DataFrame, argument: str, name: str) -> Any:
-    """As `numbers`; raises `InputError` if the column holds something else only."""
+def _checked(frame: pd.DataFrame, argument: str, name: str, notes: Notes) -> Any:
+    """As `numbers`, and verdicts as scores; raises `InputError` if the column holds something else
+    only."""
     column, odd = numbers(frame[name])
+    texts = odd.any() and argument in ("reward", "success") and of_type(frame[name][odd], str).all()
+    if texts and set(frame[name][odd]) <= {*_VERDICTS}:
+        column = np.where(odd, each(frame[name], _VERDICTS.get).astype(np.float64), column)
+        notes.note(f"verdicts of {name!r} taken as {_VERDICTS}", odd.sum())
+        odd = np.zeros_like(odd)
     if odd.any() and odd.all():
         raise InputError(
             f"{argument}={name!r}: the column holds no numbers, but "
@@ -368,6 +392,16 @@ def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> C
             len(frame),
         )
     return columns
+
+
+def _of_tokens(cells: pd.Series) -> bool:
+    """Whether lists hold the scores of tokens, of which the last one has the rollout's."""
+    lists = [x for x in cells if isinstance(x, list) and len(x) > 1]
+    plain = all(isinstance(x, (int, float)) for each in lists for x in each)
+    if len(lists) < _ENOUGH or len(lists) < len(cells) or not plain:
+        return False
+    ends = sum(x[-1] != 0 for x in lists)
+    return ends > 1 and len(set(map(len, lists))) > 1 and not any(any(x[:-1]) for x in lists)
 
 
 def _in_lists(frame: pd.DataFrame, columns: Columns) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from budgetalloc.beliefs.rewards import FAILED, KINDS, MIXED
 from budgetalloc.logs.progress import Progress
+from budgetalloc.logs.records import losses
 from budgetalloc.offline.intervals import reached
 from budgetalloc.report.html import curves, page
 from budgetalloc.report.summary import Report, plain
@@ -182,6 +183,8 @@ def comparison_of(one: Side, other: Side) -> dict[str, Any]:
                 f"The log of {letter} lacks {run.missing_steps:,} of the run's {run.run_steps:,} "
                 "steps: nothing above counts them."
             )
+        lost = losses(run.notes, run.rollouts, run.unscored)
+        careful += [f"Look at {text}, in {letter}." for text in lost]
         careful += doubts_sentences(run)
     return {
         "version": _VERSION,

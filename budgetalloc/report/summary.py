@@ -13,7 +13,7 @@ from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.rewards import EQUAL, KINDS, WITHOUT_GRADIENT, check_range, group_kinds
 from budgetalloc.errors import BudgetallocError, InputError, check_number, import_optional
 from budgetalloc.logs.ledger import Ledger, read_log
-from budgetalloc.logs.records import LOST, TORN
+from budgetalloc.logs.records import losses
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
 from budgetalloc.report.replays import LIMITS, POLICIES, replay, success_of, unit_rewards
@@ -28,7 +28,6 @@ NEAR = 0.1
 """A success within this distance of the prediction is as predicted."""
 _VERSION = 3  # of the JSON: increased when a key changes its meaning or is removed
 _NAMED = 20  # prompts that a report names
-_LOST = 0.01  # of the rows, from which on the verdict names them
 _FALL = 0.02  # of success, from the first to the last tenth of the rollouts, that is worth a look
 
 
@@ -159,13 +158,7 @@ class Report:
             concerns.append(
                 f"{self.missing_steps:,} of {self.run_steps:,} steps, which are missing"
             )
-        lost = {text: self.notes[text] for text in LOST if text in self.notes}
-        lost |= {"row without a reward": self.unscored} if self.unscored else {}
-        whole = self.rollouts + sum(lost.values())
-        if sum(lost.values()) > _LOST * whole:
-            parts = ", ".join(f"{text}: {count:,}" for text, count in lost.items())
-            concerns.append(f"{sum(lost.values()):,} of {whole:,} rows, which are lost ({parts})")
-        concerns += [f"the {text}" for text in TORN if text in self.notes]
+        concerns += losses(self.notes, self.rollouts, self.unscored)
         if 2 * self.share_wasted > 1 and not self.share_single:
             concerns.append(f"{100 * self.share_wasted:.1f} % of the rollouts without a gradient")
         # before prompts return there is nothing to predict from

@@ -17,30 +17,71 @@ TEXTS = ["007", "1e5", "12_3", "1_23", "NA", "null", "TRUE", "2024-01-01", " x "
 NUMBERS = [0, 7, -7, 2**53 + 1, 2**53, 2**63 - 1, 8123456789012345678, 812345678901234567, 81234567890123456]
 
 
-def written(folder, ids):
-    """The same rollouts in each format."""
-    steps, rewards = [0] * len(ids), [float(k % 2) for k in range(len(ids))]
-    rows = [dict(zip(("step", "prompt_id", "reward"), x, strict=True)) for x in zip(steps, ids, rewards, strict=True)]
-    (folder / "a.csv").write_text("step,prompt_id,reward\n" + "".join(f"0,{x},{k % 2}\n" for k, x in enumerate(ids)))
-    (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = {name: folder / name for name in ("a.csv", "a.jsonl")}
-    if len(set(map(type, ids))) == 1:  # a column of Arrow has one type
-        kind = pa.string() if isinstance(ids[0], str) else pa.uint64() if max(ids) >= 2**63 else pa.int64()
-        whole = pa.table({"step": steps, "prompt_id": pa.array(ids, kind), "reward": rewards})
-        pq.write_table(whole, folder / "a.parquet")
-        with pa.ipc.new_stream(str(folder / "a.arrow"), whole.schema) as writer:
+def written(name, folder, ids):
+    """The path of the same rollouts in a format; None where it cannot hold these ids."""
+    path, rewards = folder / name, [float(k % 2) for k in range(len(ids))]
+    columns = {"step": [0] * len(ids), "prompt_id": ids, "reward": rewards}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    mixed, large = len(set(map(type, ids))) > 1, any(type(x) is int and x >= 2**63 for x in ids)
+    kind = pa.string() if isinstance(ids[0], str) else pa.uint64() if large else pa.int64()
+    if name == "a.csv":
+        path.write_text("step,prompt_id,reward\n" + "".join(f"0,{x},{k % 2}\n" for k, x in enumerate(ids)))
+    elif name in ("a.jsonl", "a.json"):
+        ends = ("", "\n", "") if name == "a.jsonl" else ("[", ",", "]")
+        text = ends[1].join(map(json.dumps, rows))
+        path.write_text(f"{ends[0]}{text}{ends[2]}")
+    elif name == "a.table.json":  # of W&B and mlflow
+        path.write_text(json.dumps({"columns": [*columns], "data": [[*row.values()] for row in rows]}))
+    elif name == "ledger.jsonl":  # of a live run
+        ba.LedgerWriter(path).append(0, ids, rewards, [1] * len(ids), rewards, [1] * len(ids))
+    elif name == "json.arrow":  # the type Json of datasets
+        if not hasattr(pa, "json_"):
+            return None
+        cells = pa.array(map(json.dumps, ids), pa.string()).cast(pa.json_(pa.string()))
+        path = saved(path, pa.table(columns | {"prompt_id": cells}))
+    elif mixed or (name == "dataset" and large):
+        return None
+    elif name == "dataset":
+        pytest.importorskip("datasets").Dataset.from_dict(columns).save_to_disk(path)
+    else:
+        path = saved(path, pa.table(columns | {"prompt_id": pa.array(ids, kind)}))
+    return path
+
+
+def saved(path, whole):
+    if path.suffix == ".parquet":
+        pq.write_table(whole, path)
+    else:
+        with pa.ipc.new_stream(str(path), whole.schema) as writer:
             writer.write_table(whole)
-        found |= {name: folder / name for name in ("a.parquet", "a.arrow")}
-    return found
+    return path
 
 
-@pytest.mark.parametrize("ids", [TEXTS, NUMBERS, [0, 1, 2**63 + 1, 2**64 - 1], [*TEXTS, *NUMBERS]])
-def test_ids_are_those_written_in_each_format(tmp_path, ids):
-    for name, path in written(tmp_path, ids).items():
-        assert read_log(path).frame.prompt.tolist() == ids, name
+FORMATS = [
+    "a.csv",
+    "a.jsonl",
+    "a.json",
+    "a.table.json",
+    "ledger.jsonl",
+    "a.parquet",
+    "a.arrow",
+    "json.arrow",
+    "dataset",
+]
+HUGE = [0, 1, 2**63 + 1, 2**64 - 1]
 
 
-def test_ids_of_a_dataset_are_those_written():
+@pytest.mark.parametrize(
+    "ids", [TEXTS, NUMBERS, HUGE, [*TEXTS, *NUMBERS, *HUGE[2:]]], ids=["texts", "numbers", "huge", "mixed"]
+)
+@pytest.mark.parametrize("name", FORMATS)
+def test_ids_are_those_written_in_each_format(tmp_path, name, ids):
+    if (path := written(name, tmp_path, ids)) is None:
+        pytest.skip("the format cannot hold them")
+    assert read_log(path).frame.prompt.tolist() == ids
+
+
+def test_ids_of_a_dataset_in_memory_are_those_written():
     datasets = pytest.importorskip("datasets")
     for ids in (TEXTS, NUMBERS):
         columns = {"step": [0] * len(ids), "prompt_id": ids, "reward": [1.0] * len(ids)}

@@ -91,6 +91,18 @@ SHAPES = {
     + _records(FILES / "prime_rl" / "traces.jsonl.gz")[:2],
     "tinker": _records(FILES / "tinker" / "iteration_000002" / "train_rollout_summaries.jsonl"),
     "nemo-gym": _records(FILES / "nemo_gym" / "rollouts_reward_profiling.jsonl"),
+    "art": [
+        {
+            "group_index": 0,
+            "reward": 1.0,
+            "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+        }
+    ],
+    "facts": [
+        {"step": k % 2, "task_id": k % 2, "reward": [0.0] * k + [1.0], "resps": [["a", "b"]], "run": "ab"[k % 2]}
+        | {"filter": "x", "num_samples": 4, "group_rewards": [1, 0], "advantage": 0.5, "prompt": f"{k}", "answer": "7"}
+        for k in range(12)
+    ],
     "flat": _records(FILES / "verifiers" / "results.jsonl.gz")[:3],
 }
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import budgetalloc as ba
 from budgetalloc import InputError, Ledger, LedgerWriter
 from budgetalloc.beliefs.rewards import KINDS
+from budgetalloc.cli.__main__ import main
 from budgetalloc.report import Report, as_json, report
 from budgetalloc.report.replays import unit_rewards
 
@@ -302,7 +303,7 @@ def test_a_resolution_counts_near_ties_as_equal():
 @pytest.mark.parametrize(
     "torn", ["[1", '{"step": 0, "prompt_id": "a", "reward": "x"}', '{"step": 0, "reward": 1}', None]
 )
-def test_half_a_log_is_not_healthy(tmp_path, torn):
+def test_half_a_log_is_not_healthy(tmp_path, torn, capsys):
     path = tmp_path / "log.jsonl"
     rows = [{"step": k // 4, "prompt_id": "a", "reward": k % 2} for k in range(40)]
     if torn is None:
@@ -312,5 +313,8 @@ def test_half_a_log_is_not_healthy(tmp_path, torn):
     path.write_text("".join(f"{json.dumps(row)}\n{torn}\n" for row in rows))
     verdict = report(path, policies=()).verdict
     assert verdict.startswith("Look at 40 of 80 rows, which are lost (")
+    for command in (["replay", str(path), "--seeds", "1"], ["report", str(path), str(path)]):
+        main(command)
+        assert "Look at 40 of 80 rows, which are lost (" in capsys.readouterr().out
     path.write_bytes(gzip.compress(path.read_bytes())[:-40])
     assert "the file that ends early" in report(path.rename(f"{path}.gz"), policies=()).verdict

@@ -14,6 +14,7 @@ from budgetalloc.cli.config import Config
 from budgetalloc.cli.reading import bar, opened
 from budgetalloc.errors import InputError, UnsupportedError
 from budgetalloc.logs.ledger import Ledger
+from budgetalloc.logs.records import losses
 from budgetalloc.offline.comparison import comparisons, summarise, until_interrupted
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import NO_HISTORY, Replay
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
     ledger = with_unit_rewards(reading)
     world = Replay(ledger)
     reading.notes.doubt(NO_HISTORY, len(world.ids) if world.sweeps == 1 else 0)
+    scored_R = reading.frame["reward"].notna()
     rollouts, prompts, steps = terms(args, config, ledger, world)
     group = max(rollouts // prompts, 1)
     budgets = {
@@ -83,6 +85,7 @@ def run(args: argparse.Namespace) -> None:
             "prompts": len(world.ids),
             "notes": dict(reading.notes),
             "doubts": list(reading.notes.doubts),
+            "lost": losses(reading.notes, int(scored_R.sum()), int((~scored_R).sum())),
             "step": {"rollouts": rollouts, "prompts": prompts},
             "settings": {
                 name: {"policy": str(rival.build()), "plan": rival.plan, **asdict(rival.bounds)}
@@ -152,11 +155,12 @@ def as_text(answer: Mapping[str, Any], width: int = 110) -> str:
     paced = " on average" if any(each["plan"] for each in answer["settings"].values()) else ""
     seeds = f"{rows[0]['seeds']} {'seeds' if rows[0]['seeds'] > 1 else 'seed'}"
     doubts = [f"CAREFUL: {text}: {answer['notes'][text]:,}" for text in answer["doubts"]]
+    lost = [f"Look at {text}." for text in answer["lost"]]
     notes = [f"  {x}: {n:,}" for x, n in answer["notes"].items() if x not in answer["doubts"]]
     lines = [
         f"{answer['log']} ({answer['kind']}): {answer['rollouts']:,} rollouts, "
         f"{answer['prompts']:,} prompts.",
-        *(line for text in doubts for line in textwrap.wrap(text, width)),
+        *(line for text in (*lost, *doubts) for line in textwrap.wrap(text, width)),
         f"Replayed: {rows[0]['steps']:,} steps of {step['rollouts']:,} rollouts{paced} and "
         f"{step['prompts']:,} prompts, {seeds}.",
         "",

@@ -267,6 +267,27 @@ def test_a_function_that_leaves_the_range_later_is_asked_about(tmp_path):
     assert any(x.startswith("reward of right=1 outside [0, 1]") and "--success" in x for x in log.notes.doubts)
 
 
+@pytest.mark.parametrize(
+    ("prompts", "rewards", "size", "right"),
+    [
+        ("aaaabbbbccccdddd", "1001000011110110", 4, [4, 4, 4, 4]),  # pairs sum to 0 by chance
+        ("aaaabbbbccccdddd", "1001000101010111", 4, [4, 4, 4, 4]),
+        ("aaaaaaaa", "10011101", 4, [4, 4]),  # rows with equal prompts
+        ("aaaa", "0011", 2, [2, 2]),
+        ("aaaaaabbb", "011100011", 3, [3, 3, 3]),
+    ],
+)
+@pytest.mark.parametrize("scaled", [True, False])
+def test_groups_of_a_short_log_are_those_that_nothing_contradicts(tmp_path, prompts, rewards, size, right, scaled):
+    group = np.array([*map(float, rewards)]).reshape(-1, size)
+    advantages = group - group.mean(axis=1, keepdims=True)
+    advantages /= group.std(axis=1, keepdims=True, ddof=1) + 1e-4 if scaled else 1
+    table = {"prompt": [*prompts], "completion": [str(k) for k in range(len(prompts))], "f": group.ravel()}
+    pq.write_table(pa.table(table | {"advantage": advantages.ravel()}), tmp_path / "completions_00001.parquet")
+    frame = read_log(tmp_path).frame
+    assert frame.groupby([frame.prompt, frame.get("group", 0 * frame.step)], sort=False).size().tolist() == right
+
+
 def test_missing_steps_are_in_the_headline(tmp_path, capsys):
     """`logging_steps=5` logs one batch in five."""
     from budgetalloc.cli.__main__ import main
