@@ -61,7 +61,16 @@ ELSEWHERE = (
         "PORTool (2510.26020), C-3PO (2502.06205), KAT-Coder (2510.18779)",
         "Not served: they branch between agents' steps; `Trees` supports neither tools nor environments",
     ),
-    ("Polychromic objectives (2509.25424)", "Not served: they reward sets of rollouts, not single ones"),
+    (
+        "Polychromic objectives (2509.25424)",
+        "[`polychromic_rewards`](docs/api/trl.md#rewards-of-sets), for a reward function of yours: the mean score of "
+        "all sets that contain a rollout. Not measured in training",
+    ),
+    (
+        "MaxRL (2602.02710)",
+        '[`scale="maxrl"`](docs/how.md#what-is-optimised): with the group\'s mean, and for single rollouts with the '
+        "mean of the belief",
+    ),
     (
         "Train Long Think Short (2508.08940), DART-GUI (lengths), e1 (2510.27042), Elastic Reasoning (2505.05315)",
         "[Length budgets](docs/lengths.md): `LengthSchedule`, `LengthCap`, `ThoughtAndAnswer` "

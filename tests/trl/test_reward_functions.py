@@ -14,6 +14,7 @@ from tiny_llama import tiny_config, tiny_llama
 from transformers import LlamaForSequenceClassification, TrainerCallback
 
 import budgetalloc as ba
+from budgetalloc.contrib.set_rewards import polychromic_rewards
 
 
 def half(completions, **_):
@@ -124,6 +125,28 @@ def test_a_judge_of_pairs_gets_the_groups(build, policy):
             best = max(mine, key=lambda at: texts[at][:1])
             assert each.rewards_RF[best, 0] == max(each.rewards_RF[mine, 0])
         assert all("budgetalloc_group" not in row for row in each.rows)  # an environment's reset() does not get it
+
+
+def test_rewards_of_sets_train_in_groups(build):
+    """The set's reward is the total; success is the plain reward, which has no weight."""
+
+    def of_sets(prompts, completions, budgetalloc_group=None, **_):
+        plain, kinds = low_digit(completions), [text[:1] for text in completions]
+        return polychromic_rewards(plain, kinds, budgetalloc_group or prompts, size=3).tolist()
+
+    def plain(completions, **_):
+        return low_digit(completions)
+
+    trainer = build(columns(), [of_sets, plain], max_steps=2, reward_weights=[1.0, 0.0])
+    policy = ba.knapsack(seed=1)
+    before = weights(trainer.model)
+    callback, made = train(trainer, policy, floor=4, min_group=4, success="plain")
+    for each in made:
+        names = [row["prompt_id"] for row in each.rows]
+        texts = trainer.processing_class.batch_decode(each.completion_ids, skip_special_tokens=True)
+        assert each.rewards_RF[:, 0].tolist() == pytest.approx(of_sets(names, texts))
+    assert callback.session.scoring.rule.functions == (1,)
+    assert not same_weights(before, weights(trainer.model))
 
 
 def test_a_users_column_of_that_name_stays(build):
