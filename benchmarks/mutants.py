@@ -56,6 +56,7 @@ TESTS = {
         ["beliefs/test_estimator.py"],
         ["BetaEstimator", "Estimator.cold", *(f"BetaEstimator.{x}" for x in ("observe", "belief", "load_state_dict"))],
     ),
+    "policies/retries": (["policies/test_retries.py"], []),
     "beliefs/ids": (["beliefs/test_ids.py", "beliefs/test_estimator.py"], ["check_ids", "text_id"]),
     "beliefs/memory": (["beliefs/test_memory.py"], ["Memory"]),
     "beliefs/posterior": (

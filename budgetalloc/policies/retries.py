@@ -54,7 +54,7 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
 
     def learn(memory: Memory, seen: ByPrompt) -> None:
         rows = memory.rows(seen.ids_P)
-        failures_P = np.minimum(memory.columns["failures"][rows] + seen.n_P, most)
+        failures_P = memory.columns["failures"][rows] + seen.n_P
         memory.columns["failures"][rows] = np.where(seen.successes_P > 0, 0.0, failures_P)
 
     def retried(columns: Mapping[str, FloatArray]) -> BoolArray:

@@ -1,5 +1,7 @@
 """Prompts whose rollouts all failed go on in the next step."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from budgets import budgets
@@ -41,6 +43,33 @@ def test_a_prompt_that_was_given_up_is_retried_again_after_a_success():
         assert (policy.memory.held() == ["a"]) == bool(retried), recalled
         if retried:
             assert policy.allocate(["a", "b", "c", "d", "e"], budget)[0] == retried
+
+
+def test_one_failure_is_retried_once_and_what_no_other_can_take_goes_to_those_that_wait():
+    policy, budget = retrying(sampled()), Budget(3, floor=0, min_group=1)
+    policy.observe(["a"], [0])
+    assert sorted(policy.allocate(["a", "b"], budget).tolist()) == [1, 2]
+    assert policy.allocate(["a", "b"], budget)[0] == 1
+    policy.observe(["b"], [0])
+    assert policy.allocate(["a", "b"], budget).sum() == 3
+
+
+def test_a_policy_with_a_rule_for_features_retries_by_it_too():
+    def to_five(view):
+        return np.where(np.array(view.ids_P) == 5, view.budget.rollouts, 0)
+
+    features, budget = ba.Features(range(6), [[float(x % 2)] for x in range(6)]), Budget(8, floor=0, min_group=1)
+    own = retrying(replace(sampled(), decide_with_features=to_five))
+    for policy, last in ((own.with_features(features), 5), (retrying(sampled()).with_features(features), None)):
+        policy.observe([0, 0, 1], [0, 0, 0])
+        counts = policy.allocate(range(6), budget)
+        assert counts[:2].tolist() == [2, 1]
+        assert (counts[5] == 5) == (last == 5)
+
+
+def test_the_batch_of_the_loader_is_not_kept():
+    assert ba.uniform().needs.keep_batch
+    assert not retrying(ba.uniform()).needs.keep_batch
 
 
 def test_failures_wait_for_a_step_that_can_pay_them():
@@ -99,3 +128,5 @@ def test_what_cannot_retry_is_refused():
         retrying(growing(ba.uniform())).begin(["a", "b"], Budget(16)).request()
     with pytest.raises(InputError, match="most"):
         retrying(ba.uniform(), most=1)
+    with pytest.raises(InputError, match="policy='uniform'"):
+        retrying("uniform")
