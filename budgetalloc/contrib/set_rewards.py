@@ -22,8 +22,8 @@ def polychromic_rewards(
     A rollout gets the mean score of all sets of `size` rollouts of its prompt that contain it,
     exactly, not by drawing sets. Minus the mean over the group, which GRPO subtracts, this is the
     marginal advantage of the polychromic objective (arXiv 2509.25424): a failed rollout of a rare
-    kind is reinforced if others in its sets succeed. A group of `size` rollouts or fewer is one
-    set, whose rollouts are equal: use groups larger than that.
+    kind is reinforced if others in its sets succeed. A group of at most `size` rollouts is one set:
+    all of them get the same reward, and nothing is learned.
 
     Return it from a reward function that takes `budgetalloc_group=`, with groups of `size + 1` or
     more (`min_group=`) and their mean as baseline. The paper's vine sampling, which begins sets at

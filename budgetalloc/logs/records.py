@@ -26,10 +26,8 @@ NO_STEPS = (
     "with step="
 )
 """The doubt about a log whose groups are not known."""
-_LOST = (
-    "broken row",
-    "row without a prompt",
-)  # rows that were left out, although they are rollouts
+# rows that were left out, although they are rollouts
+_LOST = ("broken row", "row without a prompt")
 _MANY = 0.01  # of the rows, from which on their loss is named
 TORN = ("file that ends early", "file that cannot be read to its end")
 """Notes about files of which an unknown part was left out."""

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.budget import IntArray
 from budgetalloc.errors import InputError, check_array
-from budgetalloc.methods.rules import ranked
+from budgetalloc.methods.rules import by_chance
 from budgetalloc.methods.table import Count, Share, method, policy
 from budgetalloc.policies import Policy, View
+from budgetalloc.solvers.interface import largest
 
 Score = Annotated[
     Callable[[View], ArrayLike],
@@ -36,8 +36,8 @@ def cropi(
     Scores of shape (P, V), one for each of V validation sets, are merged as there: a prompt gets
     the sum of 1 / rank over the sets in which it is among the `ratio` with the highest score. A
     prompt whose score is NaN, such as one without a gradient, comes last. Without `score`, it is
-    that of the belief's mean, which the code calls difficulty. A budget that the selected prompts
-    cannot take goes to others.
+    that of the belief's mean, which the code calls difficulty. What the selected prompts cannot
+    take of the budget goes to others.
 
     Args:
         score: Higher is better. It may change between steps; if it depends on other state that
@@ -51,7 +51,7 @@ def cropi(
     array([0, 8, 0, 8])
     """
 
-    def decide(view: View) -> IntArray:
+    def selected(view: View) -> FloatArray:
         prompts = len(view.ids_P)
         if score is None:
             score_PV = view.belief_P.mean * (1.0 - view.belief_P.mean)
@@ -64,12 +64,11 @@ def cropi(
                 "row of them.",
             )
         number = max(int(ratio * prompts), 1)
-        best = np.argsort(-merged(score_PV.reshape(prompts, -1), number), kind="stable")[:number]
-        score_P = view.rng.random(prompts) + 1e-12
-        score_P[best] += 1.0
-        return ranked(score_P, group, view)
+        selected_P = np.zeros(prompts)
+        selected_P[largest(merged(score_PV.reshape(prompts, -1), number), number)] = 1.0
+        return selected_P
 
-    return policy(decide, candidates="all")
+    return policy(by_chance(selected, group), candidates="all")
 
 
 def merged(score_PV: FloatArray, number: int) -> FloatArray:

@@ -188,9 +188,14 @@ def test_without_a_logged_prediction_the_reports_own_belief_predicts(rows):
     assert run.share_as_predicted <= np.mean(np.array(expected) <= 0.1 + 1e-9)
 
 
-def test_rollouts_that_are_as_predicted_are_a_share():
-    run = report(singles(), policies=())
-    assert 0.2 < run.share_as_predicted < 1
+def test_single_rollouts_near_the_reports_own_prediction_are_as_predicted():
+    frame = singles().frame
+    run, belief, expected = report(singles(), policies=()), ba.BetaEstimator(discount=0.9), []
+    for _, rows in frame.groupby("step"):
+        expected += np.abs(rows.reward - belief.belief(rows.prompt.tolist()).mean).tolist()
+        belief.observe(rows.prompt.tolist(), rows.reward)
+        belief.tick()
+    assert run.share_as_predicted == np.mean(np.array(expected) <= 0.1) > 0.2
 
 
 def test_a_bad_prediction_is_a_concern_only_once_prompts_return():
