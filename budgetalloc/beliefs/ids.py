@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import repeat
 from typing import Any, overload
 from weakref import WeakKeyDictionary
@@ -100,7 +100,6 @@ def text_id(prompt: Any) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-@lru_cache(maxsize=2**17)  # every step may have the same list of ids
 def stable_key(value: Id) -> int:
     """A 64-bit hash of the id that is the same in every process and on every machine. 1 and "1"
     differ."""
@@ -205,9 +204,7 @@ class _Listed(Index):
 
     @cached_property
     def keys(self) -> UInt64Array:
-        known = stable_key.cache_parameters()["maxsize"]
-        key_of = stable_key if len(self) <= known else stable_key.__wrapped__
-        return np.fromiter(map(key_of, self.ids), dtype=np.uint64, count=len(self))
+        return np.fromiter(map(stable_key, self.ids), dtype=np.uint64, count=len(self))
 
     def rows_in(self, index: Index) -> IntArray:
         """The row of each id in another index. Only ids added there since the last call are looked

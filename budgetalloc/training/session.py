@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import LARGEST_REWARD, merge_near_ties, without_infinite
-from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
+from budgetalloc.beliefs.state import load_state, loaded, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import (
     MOST,
@@ -379,6 +379,9 @@ class Session:
                     argument="scores_RF",
                 )
             scores = scores.reshape(number, len(names))
+            groups = ids_R if groups_R is None else list(groups_R)
+            if len(groups) != number:
+                raise InputError("groups_R", f"give a group for each of {number} rollouts.", groups)
             columns: dict[str, NDArray[Any]] = {
                 "lengths_R": _tokens("lengths_R", lengths_R, number),
                 "reported_RC": np.full((number, len(self.reports)), np.nan),
@@ -399,7 +402,7 @@ class Session:
             step.add(ids_R, rewards_R=rewards, scores_RF=scores, success_R=success, **columns)
             if len(places) or (np.isnan(rewards) & ~np.isnan(rewards_R)).any():
                 now.infinite = now.infinite or [repr(names[f]) for f in places] or ["the sum"]
-            now.groups_R += ids_R if groups_R is None else list(groups_R)
+            now.groups_R += groups
             now.measure, now.record, now.wanted = measure, None, 0
 
     def _reported(self, given: Any, rows: int) -> FloatArray:
@@ -571,11 +574,16 @@ class Session:
     def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
         """Restores what `load_state` read. If it raises `StateError`, because it does not fit,
         nothing has changed."""
-        with unchanged_on_error(self.policy, *self.parts):
-            self.policy.load_state_dict(state)
-            for name, part in self._named_parts.items():
-                part.load_state_dict(state.get("parts", {}).get(name, {}))
-            self.scoring.load_state_dict(about.get("scoring", {}))
+        restored: list[tuple[Any, Any]] = [
+            (self.policy, loaded(self.policy, state)),
+            (self.scoring, loaded(self.scoring, about.get("scoring", {}))),
+        ]
+        # a shadow comes last: it restores a session of its own, and does not raise
+        named = sorted(self._named_parts.items(), key=lambda each: hasattr(each[1], "session"))
+        of_parts = state.get("parts", {})
+        restored += [(part, loaded(part, of_parts.get(name, {}))) for name, part in named]
+        for now, then in restored:
+            vars(now).update(vars(then))
 
 
 def rows_to_train_on(
