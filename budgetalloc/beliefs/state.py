@@ -133,8 +133,9 @@ class Table(Stateful):
         """The rows of these distinct ids; new ids are added at the end."""
         at_V = self.index.add(ids_V)
         for name, column in self._columns.items():
-            if len(self) > len(column):  # doubling the length keeps the total cost linear
-                more = max(len(self) - len(column), len(column))
+            rows = len(self.index.ids)
+            if rows > len(column):  # doubling the length keeps the total cost linear
+                more = max(rows - len(column), len(column))
                 empty = np.repeat(self._new[name][None], more, axis=0)
                 self._columns[name] = np.concatenate([column, empty])
         return at_V

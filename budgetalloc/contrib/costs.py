@@ -245,9 +245,9 @@ class Costs(Part):
 
     def record(self, rollouts: Rollouts, step: Step) -> Rollouts:
         """The record with `costs_R`, unless costs are seconds, whose prices change."""
-        missing = step.missing()
-        lost_R = step.belief_of(missing)
-        self._lost = float(self.expected(missing, lost_R)[1].sum()) if missing else 0.0
+        self._lost = 0.0
+        if missing := step.missing():
+            self._lost = float(self.expected(missing, step.belief_of(missing))[1].sum())
         return (
             rollouts if self.clock is not None else replace(rollouts, costs_R=self._paid(rollouts))
         )

@@ -179,7 +179,8 @@ class Policy:
             check_function("decide", decide, _RULE)
         if self.plan:
             budget = replace(budget, rollouts=self.rollouts(budget.rollouts))
-        budget = Bounds.resolve(self.needs).filled(budget)
+        if budget.floor is None or budget.min_group is None:
+            budget = Bounds.resolve(self.needs).filled(budget)
         return Step(self, ids_P, budget, costs_P, domains_P, decide, ahead, resolution, once)
 
     def allocate(

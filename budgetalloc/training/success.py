@@ -146,8 +146,8 @@ class Measure:
         None, and another partial function scored them instead.
         """
         functions = () if self.rule is None else self.rule.functions
-        if not functions or self.total_range is None:
-            return np.zeros(len(rewards_R), dtype=bool)
+        if self.total_range is None or not np.isnan(scores_RF[:, list(functions)]).any():
+            return np.zeros(len(rewards_R), dtype=bool)  # all of them scored every rollout
         weighted = [f for f in range(len(self.names)) if not self.weights or self.weights[f]]
         own = [f for f in self.partial if f in functions]
         others = [f for f in self.partial if f not in functions and f in weighted]

@@ -622,10 +622,10 @@ def test_a_state_that_does_not_fit_changes_neither_the_policy_nor_any_part():
     ids_R = session.request()
     session.observe(ids_R, [float(RATES[x] > 0.5) for x in ids_R], [1] * len(ids_R))
     session.end()
-    state, about = session.state()
+    state = session.state()
     state["parts"]["Counts"] = {"step": -1}
     with pytest.raises(StateError, match="a step of -1"):
-        other.restore(state, about)
+        other.restore(state)
     shadow, counts = other.parts[-2:]
     assert [len(each.policy.estimator) for each in (other, shadow.session)] == [0, 0]
     assert (counts.number, other.scoring.sums.n) == (1, 0.0)
