@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,12 +67,13 @@ class Budget:
         lowest = {"rollouts": 1, "floor": 0, "cap": 1, "quantum": 1, "min_group": 1}
         for name, low in lowest.items():
             value = getattr(self, name)
-            if value is not None or name == "quantum":
-                number = _integer(value, low)
-                if number is None:
-                    what = f"{name} must be an integer from {low} to {MOST}."
-                    raise _refused(what, **{name: value})
-                object.__setattr__(self, name, number)  # a NumPy integer could overflow
+            is_usual = type(value) is int and low <= value <= MOST
+            if is_usual or (value is None and name != "quantum"):
+                continue
+            if (number := _integer(value, low)) is None:
+                what = f"{name} must be an integer from {low} to {MOST}."
+                raise _refused(what, **{name: value})
+            object.__setattr__(self, name, number)  # a NumPy integer could overflow
         if self.tokens is not None and not (is_number(self.tokens) and self.tokens > 0):
             raise _refused("tokens must be positive and finite.", tokens=self.tokens)
         if self.rollouts is None and self.tokens is None:
@@ -80,7 +82,7 @@ class Budget:
         if self.rollouts is None and self.cap is None:
             what = "a budget in tokens needs cap=, such as cap=64."
             raise _refused(what, rollouts=None, cap=None)
-        if self.rollouts is not None and self._whole(self.rollouts) < self.rollouts:
+        if self.rollouts is not None and self.rollouts % self.quantum:
             below, quantum = self._whole(self.rollouts), self.quantum
             near = f"{below} or {below + quantum}" if below else f"{quantum}"
             raise _refused(
@@ -121,18 +123,18 @@ class Budget:
         """The largest multiple of the quantum that is not above this number."""
         return rollouts // self.quantum * self.quantum
 
-    @property
+    @cached_property
     def fewest(self) -> int:
         """Fewest rollouts of every prompt: the floor. Without a floor, the larger of 2 and
         `min_group`."""
         return max(DEFAULT, self.min_group or 0) if self.floor is None else self.floor
 
-    @property
+    @cached_property
     def smallest_group(self) -> int:
         """Rollouts of the smallest group that is not empty."""
         return -self._whole(-max(self.fewest, self.min_group or DEFAULT))
 
-    @property
+    @cached_property
     def largest_group(self) -> int:
         """Rollouts of the largest group."""
         return self._whole(min(self.cap or MOST, self.rollouts or MOST))

@@ -97,7 +97,7 @@ class Estimator(Stateful, ABC):
         array([0.3, nan, nan])
         """
         at_P = self._prompts.find(ids_P)
-        if not len(self):
+        if not len(self._prompts):
             return np.full(len(at_P), np.nan)
         success_P, rollouts_P = self._prompts["still"][at_P].T
         return np.where((at_P >= 0) & (rollouts_P >= STILL), success_P, np.nan)
@@ -108,11 +108,12 @@ class Estimator(Stateful, ABC):
         n_P = successes_P + failures_P
         mean_P = successes_P / n_P
         apart_P = successes_P - graded_P - n_P * mean_P**2  # the sum of squared deviations
-        before_P2 = self._prompts["still"][at_P]
+        still_P2 = self._prompts["still"]
+        before_P2 = still_P2[at_P]
         goes_on_P = np.abs(before_P2[:, 0] - mean_P) < EQUAL
         run_P = np.where(goes_on_P, before_P2[:, 1], 0.0) + n_P
         run_P[apart_P > EQUAL**2] = 0.0
-        self._prompts["still"][at_P] = np.column_stack([mean_P, run_P])
+        still_P2[at_P] = np.column_stack([mean_P, run_P])
 
     @abstractmethod
     def belief(self, ids_P: Iterable[Any]) -> Beta:
@@ -244,8 +245,9 @@ class BetaEstimator(Estimator):
         return f"BetaEstimator(prior={self.prior!r}, discount={self.discount}, idle={self.idle})"
 
     def belief(self, ids_P: Iterable[Any]) -> Beta:
-        rows_K, at_P = rows_to_read(self._prompts.find(ids_P), len(self))
-        rows = len(self) if isinstance(rows_K, slice) else len(rows_K)
+        known = len(self._prompts)
+        rows_K, at_P = rows_to_read(self._prompts.find(ids_P), known)
+        rows = known if isinstance(rows_K, slice) else len(rows_K)
         # The last row is the prior, because an unseen prompt has the place -1.
         known_K3 = np.zeros((rows + 1, 3))
         for block in blocks(rows):
@@ -336,13 +338,13 @@ class BetaEstimator(Estimator):
         self._count_still(at_P, added_P3)
 
     def tick(self) -> None:
-        if self._seen_before < len(self):
+        if self._seen_before < (known := len(self._prompts)):
             first_P3 = self._prompts["evidence"][self._seen_before :]
             seen, trials = self.first_visits
             successes = _KEPT * seen + math.fsum(first_P3[:, 0])
             failures = _KEPT * (trials - seen) + math.fsum(first_P3[:, 1])
             self.first_visits = (successes, successes + failures)
-            self._seen_before = len(self)
+            self._seen_before = known
         self.step += 1
 
     def check_restored(self) -> None:

@@ -52,9 +52,6 @@ class Features:
         self._index = Index(list(listed))
         self._values_PK = np.asarray(centred / norm if norm > 0 else centred, dtype=np.float32)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Features":
-        return self  # nothing changes it
-
     def __repr__(self) -> str:
         return f"Features({len(self._index):,} prompts x {self.count})"
 

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import repeat
 from typing import Any, overload
 from weakref import WeakKeyDictionary
@@ -100,7 +100,6 @@ def text_id(prompt: Any) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-@lru_cache(maxsize=2**17)  # every step may have the same list of ids
 def stable_key(value: Id) -> int:
     """A 64-bit hash of the id that is the same in every process and on every machine. 1 and "1"
     differ."""
@@ -140,14 +139,14 @@ def shuffled_order(
     return first_K[np.argsort(hash_P[first_K])]
 
 
-def blocks(length: int, size: int = 2**14) -> Iterator[slice]:
+def blocks(length: int, size: int = 2**14) -> list[slice]:
     """Slices of at most `size` elements that cover an array of this length in turn.
 
-    >>> list(blocks(5, size=2))
+    >>> blocks(5, size=2)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    for first in range(0, length, size):
-        yield slice(first, min(first + size, length))
+    starts = range(0, length, size)
+    return list(map(slice, starts, [*starts[1:], length]))
 
 
 def rows_to_read(at_P: IntArray, known: int) -> tuple[slice | IntArray, IntArray]:
@@ -180,15 +179,13 @@ class Index:
     def add(self, ids_V: Sequence[Id]) -> IntArray:
         """The rows of these distinct ids; new ids are added at the end."""
         new = [x for x in ids_V if x not in self._row]
-        self._row.update(zip(new, range(len(self), len(self) + len(new)), strict=True))
+        self._row.update(zip(new, range(len(self.ids), len(self.ids) + len(new)), strict=True))
         self.ids += new
         return self.rows(ids_V)
 
     def find(self, ids: Iterable[Any], name: str = "ids_P") -> IntArray:
         """The row of each id, -1 where it was never added; ids may repeat."""
-        if isinstance(ids, Pool):
-            return ids.rows_in(self)
-        return self.rows(check_ids(ids, name))
+        return ids.rows_in(self) if isinstance(ids, Pool) else self.rows(check_ids(ids, name))
 
     def rows(self, ids: Sequence[Id]) -> IntArray:
         """As `find`, unchecked."""
@@ -201,25 +198,11 @@ class _Listed(Index):
 
     def __init__(self, ids: list[Id]) -> None:
         super().__init__(ids)
-        self._rows_in: WeakKeyDictionary[Index, tuple[int, IntArray]] = WeakKeyDictionary()
+        self.rows_in: WeakKeyDictionary[Index, tuple[int, IntArray]] = WeakKeyDictionary()
 
     @cached_property
     def keys(self) -> UInt64Array:
-        known = stable_key.cache_parameters()["maxsize"]
-        key_of = stable_key if len(self) <= known else stable_key.__wrapped__
-        return np.fromiter(map(key_of, self.ids), dtype=np.uint64, count=len(self))
-
-    def rows_in(self, index: Index) -> IntArray:
-        """The row of each id in another index. Only ids added there since the last call are looked
-        up."""
-        known, rows_P = self._rows_in.get(index, (0, None))
-        if rows_P is None:
-            rows_P = index.rows(self.ids)
-        elif known < len(index):
-            at_V = self.rows(index.ids[known:])
-            rows_P[at_V[at_V >= 0]] = known + np.flatnonzero(at_V >= 0)
-        self._rows_in[index] = len(index), rows_P
-        return rows_P
+        return np.fromiter(map(stable_key, self.ids), dtype=np.uint64, count=len(self.ids))
 
 
 class Pool(Sequence[Id]):
@@ -264,7 +247,7 @@ class Pool(Sequence[Id]):
         return part
 
     def __len__(self) -> int:
-        return len(self._all) if self._at is None else len(self._at)
+        return len(self._all.ids) if self._at is None else len(self._at)
 
     def __iter__(self) -> Iterator[Id]:
         if self._at is None:
@@ -326,6 +309,14 @@ class Pool(Sequence[Id]):
         return place_P
 
     def rows_in(self, index: Index) -> IntArray:
-        """The row of each prompt in an index, -1 where it has none."""
-        rows_P = self._all.rows_in(index)
+        """The row of each prompt in an index, -1 where it has none. Only ids added there since the
+        last call are looked up."""
+        every, ids = self._all, index.ids
+        known, rows_P = every.rows_in.get(index, (0, None))
+        if rows_P is None:
+            rows_P = index.rows(every.ids)
+        elif known < len(ids):
+            at_V = every.rows(ids[known:])
+            rows_P[at_V[at_V >= 0]] = known + np.flatnonzero(at_V >= 0)
+        every.rows_in[index] = len(ids), rows_P
         return rows_P if self._at is None else rows_P.take(self._at)

@@ -5,6 +5,7 @@ itself for the full posterior.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -109,10 +110,12 @@ class Beta:
         """E[p], shape (P,)."""
         return self.alpha_P / self.mass
 
-    @property
+    @cached_property
     def mass(self) -> FloatArray:
-        """alpha + beta, the rollouts that the belief weighs, shape (P,)."""
-        return self.alpha_P + self.beta_P
+        """alpha + beta, the rollouts that the belief weighs, shape (P,), read-only."""
+        mass_P = self.alpha_P + self.beta_P
+        mass_P.flags.writeable = False
+        return mass_P
 
     @property
     def var(self) -> FloatArray:

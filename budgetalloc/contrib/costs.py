@@ -11,7 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.ids import Id
 from budgetalloc.beliefs.lengths import Lengths
 from budgetalloc.beliefs.posterior import Beta, FloatArray
-from budgetalloc.beliefs.state import Stateful
+from budgetalloc.beliefs.state import Stateful, loaded
 from budgetalloc.contrib.prices import Price, Seconds, tokens
 from budgetalloc.errors import InputError, UnsupportedError, check_number, nearest_name, short_repr
 from budgetalloc.policies import Step
@@ -245,9 +245,9 @@ class Costs(Part):
 
     def record(self, rollouts: Rollouts, step: Step) -> Rollouts:
         """The record with `costs_R`, unless costs are seconds, whose prices change."""
-        missing = step.missing()
-        lost_R = step.belief_of(missing)
-        self._lost = float(self.expected(missing, lost_R)[1].sum()) if missing else 0.0
+        self._lost = 0.0
+        if missing := step.missing():
+            self._lost = float(self.expected(missing, step.belief_of(missing))[1].sum())
         return (
             rollouts if self.clock is not None else replace(rollouts, costs_R=self._paid(rollouts))
         )
@@ -377,12 +377,12 @@ class Costs(Part):
         if "lengths" not in state or (prices or {}) != self.prices:
             return  # nothing was learned, or in another unit
         if isinstance(self.price, Seconds) and "seconds" in state:
-            self.price.load_state_dict(state)
-        self.lengths.load_state_dict(state["lengths"])
+            self.price = loaded(self.price, state)
+        self.lengths = loaded(self.lengths, state["lengths"])
         known = saved.get("known", ()) if isinstance(saved, dict) else ()
         self._reported = {name for name in self.reports if name in known}
         if self.budget is not None and "costs/budget" in state:
-            self.budget.load_state_dict(state["costs/budget"])
+            self.budget = loaded(self.budget, state["costs/budget"])
 
 
 def _prompts(rollouts: Rollouts) -> FloatArray:

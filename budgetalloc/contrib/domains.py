@@ -9,6 +9,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, Pool, factorize
 from budgetalloc.beliefs.posterior import Beta
+from budgetalloc.beliefs.state import loaded
 from budgetalloc.contrib.mixture import MixtureState, check_mixture
 from budgetalloc.contrib.mixture_rules import Evidence
 from budgetalloc.contrib.quotas import Quotas, check_shares
@@ -189,4 +190,4 @@ class Domains(Part):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if (mixture := self.quotas.mixture) is not None:
-            mixture.load_state_dict(state)
+            self.quotas = replace(self.quotas, mixture=loaded(mixture, state))

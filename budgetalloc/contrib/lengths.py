@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from budgetalloc.beliefs.ids import Id, factorize
-from budgetalloc.beliefs.state import Table
+from budgetalloc.beliefs.state import Table, loaded
 from budgetalloc.budget import IntArray
 from budgetalloc.contrib.generation import generate_within, limited
 from budgetalloc.errors import (
@@ -195,7 +195,7 @@ class LengthCap(Part):
         if "length_caps" not in state:
             logger.warning("The checkpoint has no lengths: no prompt has a cap yet.")
         known = {"ids": [], "lengths": np.zeros((0, self._known["lengths"].shape[1]))}
-        self._known.load_state_dict(state.get("length_caps", known))
+        self._known = loaded(self._known, state.get("length_caps", known))
 
 
 def _longest(trainer: Any) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from budgetalloc.beliefs.posterior import FloatArray
+from budgetalloc.beliefs.state import loaded
 from budgetalloc.contrib.mixture_rules import Adept, Learn
 from budgetalloc.contrib.quotas import Shares
 from budgetalloc.errors import InputError, check_choice, check_number, nearest_name
@@ -129,4 +130,4 @@ class MixtureState:
                 *(each.get(name) for each in (saved, own) for name in ("rule", "domains")),
             )
             return
-        self.rule.load_state_dict(saved.get("learned"))  # type: ignore[arg-type]
+        self.rule = loaded(self.rule, saved.get("learned"))

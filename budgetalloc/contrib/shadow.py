@@ -183,8 +183,7 @@ class Shadow(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """What its session has learned, under keys that begin with `shadow/`."""
-        state, about = self.session.state()
-        return {_PREFIX + name: value for name, value in (state | about).items()}
+        return {_PREFIX + name: value for name, value in self.session.state().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict()`. If it is missing or does not fit, the shadow goes on with what
@@ -202,7 +201,7 @@ class Shadow(Part):
                 )
             return
         try:
-            self.session.restore(own, {"scoring": own.pop("scoring", {})})
+            self.session.restore(own)
         except Exception as error:
             self._count(
                 f"starts without beliefs, because those of the checkpoint do not fit: {error}"

@@ -20,7 +20,6 @@ from budgetalloc.errors import (
     check_choice,
     check_flag,
     check_integer,
-    check_seed,
     keywords,
 )
 from budgetalloc.policies.group_advantages import Baseline, Scale, Weight
@@ -315,8 +314,6 @@ class Bounds:
         Budget(rollouts=256, tokens=None, floor=0, cap=8, quantum=1, min_group=1, quotas=None)
         """
         floor, group = budget.floor, budget.min_group
-        if floor is not None and group is not None:
-            return budget
         if group is None:
             group = min(self.min_group, floor or self.min_group)
         if floor is None:
@@ -341,11 +338,9 @@ class Bounds:
         >>> Bounds.resolve(Needs(), candidates=2).offer(["a", "b"], pool, seed=0, step=0)
         ['a', 'b', 'e', 'd']
         """
-        own = check_ids(batch_P, "batch_P")
-        check_seed(seed)
-        check_seed(step, "step")
         if self.candidates == "all":
             return Pool.of(pool_P, "pool_P")
+        own = check_ids(batch_P, "batch_P")
         more = (self.candidates - 1) * len(own)
         if not more:
             return own

@@ -1,6 +1,5 @@
 """A policy (its beliefs, its rule and its state), and one training step of it."""
 
-import copy
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
@@ -15,7 +14,7 @@ from budgetalloc.beliefs.ids import check_ids, factorize
 from budgetalloc.beliefs.memory import Memory
 from budgetalloc.beliefs.posterior import Beta
 from budgetalloc.beliefs.rewards import check_outcomes
-from budgetalloc.beliefs.state import check_state, unchanged_on_error
+from budgetalloc.beliefs.state import check_state, loaded
 from budgetalloc.beliefs.tracking import TrackingEstimator
 from budgetalloc.budget import Budget, IntArray, check_budget
 from budgetalloc.errors import (
@@ -101,8 +100,9 @@ class Policy:
                 "needs.baseline='policy' is the policy's own rule: pass expect=, or another "
                 "baseline."
             )
-        object.__setattr__(self, "estimator", copy.deepcopy(self.estimator))
-        object.__setattr__(self, "memory", copy.deepcopy(self.memory))
+        for own in ("estimator", "memory"):  # what another policy learns stays there
+            if (given := getattr(self, own)) is not None:
+                object.__setattr__(self, own, loaded(given, given.state_dict()))
         if is_dataclass(self.keep) and hasattr(self.keep, "seed"):
             object.__setattr__(self, "keep", replace(self.keep, seed=self.seed))
         object.__setattr__(self, "name", re.sub(r"\bseed=\d+", f"seed={self.seed}", self.name))
@@ -179,7 +179,8 @@ class Policy:
             check_function("decide", decide, _RULE)
         if self.plan:
             budget = replace(budget, rollouts=self.rollouts(budget.rollouts))
-        budget = Bounds.resolve(self.needs).filled(budget)
+        if budget.floor is None or budget.min_group is None:
+            budget = Bounds.resolve(self.needs).filled(budget)
         return Step(self, ids_P, budget, costs_P, domains_P, decide, ahead, resolution, once)
 
     def allocate(
@@ -263,14 +264,12 @@ class Policy:
                 f"draws would differ. Build the policy with seed={saved!r}."
             )
         beliefs = {key: value for key, value in state.items() if key != "seed"}
-        with unchanged_on_error(self.estimator):
-            self.estimator.load_state_dict(beliefs)
-            if self.memory is not None:
-                # loading replaces its columns and changes none of them
-                memory = copy.copy(self.memory)
-                memory.load_state_dict(state)
-                _check_together(memory, self.estimator)
-                self.memory.load_state_dict(state)
+        estimator = loaded(self.estimator, beliefs)
+        if self.memory is not None:
+            memory = loaded(self.memory, state)
+            _check_together(memory, estimator)
+            object.__setattr__(self, "memory", memory)
+        object.__setattr__(self, "estimator", estimator)
 
 
 def _check_together(memory: Memory, estimator: Estimator) -> None:

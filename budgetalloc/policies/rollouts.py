@@ -25,7 +25,7 @@ from budgetalloc.beliefs.expected_reward import (
     variances,
 )
 from budgetalloc.beliefs.ids import Id
-from budgetalloc.beliefs.posterior import Beta, FloatArray
+from budgetalloc.beliefs.posterior import Beta, FloatArray, unchecked
 from budgetalloc.beliefs.rewards import EQUAL, BoolArray
 from budgetalloc.budget import IntArray
 
@@ -100,12 +100,12 @@ class Rollouts:
         """Number of rollouts."""
         return len(self.ids_R)
 
-    @property
+    @cached_property
     def counts_G(self) -> IntArray:
         """Rollouts of each group."""
         return np.bincount(self.group_R)
 
-    @property
+    @cached_property
     def first_G(self) -> IntArray:
         """The first row of each group."""
         return np.flatnonzero(np.diff(np.maximum.accumulate(self.group_R), prepend=-1))
@@ -262,7 +262,9 @@ class Expected:
         expected_R = np.where(nothing_R, rewards_R, expected_R)
         alike, graded = (sums.alike / sums.n, sums.graded / sums.n) if sums.n > 0 else (1.0, 1.0)
         m_R = np.clip(known_R, 1e-6, 1 - 1e-6)
-        grpo_R = grpo_square(Beta(mass_R * m_R, mass_R * (1 - m_R)), known, graded, alike)
+        alpha_R, beta_R = mass_R * m_R, mass_R * (1 - m_R)
+        belief_R = unchecked(Beta, alpha_P=alpha_R, beta_P=beta_R, spread_P=np.ones(rows))
+        grpo_R = grpo_square(belief_R, known, graded, alike)
         return cls(
             mean_R=mean_R,
             rewards_R=np.where(trained_R, expected_R, np.nan),

@@ -1,10 +1,11 @@
 """One training step of a policy. Its rollouts are the rows of one table, to which columns are only
 added."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,8 @@ class Step:
         self._begun, self._open = False, True
         # by place in `ids_P`: few of a large pool
         self._requested, self._observed = Counter[int](), Counter[int]()
-        self._rows: list[dict[str, Any]] = []  # of each `add`
+        # what each `add` brought, of each column
+        self._ids_R, self._table = list[list[Id]](), defaultdict[str, list[Any]](list)
 
     def again(self) -> "Step":
         """This step as it began, before the first request."""
@@ -240,49 +242,42 @@ class Step:
     def add(self, ids_R: list[Id], **columns: NDArray[Any]) -> None:
         """Adds rows to the step's table, as `observe` and unchecked: `rewards_R`, `success_R`, and
         what else a trainer records of each rollout."""
-        place_R = self._places(ids_R)
-        self._count(place_R)
-        about = {
+        columns |= {
+            "place_R": self._places(ids_R),
             "round_R": np.full(len(ids_R), self.round),
             "hinted_R": np.full(len(ids_R), self.hinted),
         }
-        self._rows.append({"ids_R": ids_R, "place_R": place_R, **about, **columns})
+        if self._begun:
+            new = Counter(columns["place_R"].tolist())
+            if over := new - (self._requested - self._observed):
+                at = min(over)
+                earlier = f" after {self._observed[at]} before" if self._observed[at] else ""
+                raise InputError(
+                    f"ids_R holds {new[at]} rollouts of {self.ids_P[at]!r}{earlier}, and "
+                    f"{self._requested[at]} were requested in this step: observe each rollout "
+                    "once, and no others.",
+                    argument="ids_R",
+                )
+            self._observed.update(new)
+        self._ids_R.append(ids_R)
+        for name, column in columns.items():
+            self._table[name].append(column)
 
     @property
     def observed(self) -> int:
         """The rollouts observed so far."""
-        return sum(len(each["ids_R"]) for each in self._rows)
+        return sum(map(len, self._ids_R))
 
     def columns(self) -> dict[str, Any]:
         """The table: a column of each name, with a row for each rollout in the order observed."""
-        rows, ids_R = self._rows, [x for each in self._rows for x in each["ids_R"]]
-        names = [name for name in rows[0] if name != "ids_R"]  # a list
-        return {name: np.concatenate([each[name] for each in rows]) for name in names} | {
-            "ids_R": ids_R
-        }
+        columns = {name: np.concatenate(parts) for name, parts in self._table.items()}
+        return columns | {"ids_R": list(chain(*self._ids_R))}
 
     def _outcomes(self) -> list[Outcomes]:
         """What may be learned from: what each call added, without rollouts with a hint."""
-        names = "ids_R", "rewards_R", "success_R"
-        rows = [each for each in self._rows if not each["hinted_R"].any()]
-        return [tuple(each[name] for name in names) for each in rows]
-
-    def _count(self, at_R: IntArray) -> None:
-        """Counts observed rollouts; raises `InputError`, and counts none, if a prompt then has more
-        than were requested."""
-        if not self._begun:
-            return
-        new = Counter(at_R.tolist())
-        if over := new - (self._requested - self._observed):
-            at = min(over)
-            earlier = f" after {self._observed[at]} before" if self._observed[at] else ""
-            raise InputError(
-                f"ids_R holds {new[at]} rollouts of {self.ids_P[at]!r}{earlier}, and "
-                f"{self._requested[at]} were requested in this step: observe each rollout once, "
-                "and no others.",
-                argument="ids_R",
-            )
-        self._observed.update(new)
+        table = self._table
+        rows = zip(self._ids_R, table["rewards_R"], table["success_R"], strict=True)
+        return [row for row, each in zip(rows, table["hinted_R"], strict=True) if not each.any()]
 
     def missing(self) -> list[Id]:
         """The prompt of each rollout that was requested and not observed."""

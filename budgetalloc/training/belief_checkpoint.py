@@ -46,7 +46,7 @@ def save_beliefs(
 ) -> None:
     """Writes all that a session has learned into the folder of a checkpoint at this step of the
     trainer, and more facts in JSON types."""
-    state, learned = session.state()
+    state = session.state()
     keep_texts(session.policy, prompts)
     texts = session.policy.estimator.texts
     state["texts"] = {"ids": list(texts), "hashes": np.array([*texts.values()], dtype=np.int64)}
@@ -55,7 +55,7 @@ def save_beliefs(
         "dataset": prompts.fingerprint,
         "trainer_step": trainer_step,
     }
-    save_state(folder / STATE_FILE, state, about | learned | more)
+    save_state(folder / STATE_FILE, state, about | more)
 
 
 def load_beliefs(
@@ -108,6 +108,6 @@ def load_beliefs(
             saved_at,
             trainer_step,
         )
-    session.restore(state, about)
+    session.restore(about | state)  # files of 0.4 have the definition of success in `about`
     policy.estimator.texts = known
     return about

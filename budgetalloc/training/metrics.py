@@ -35,7 +35,7 @@ def metrics_of(
     batch: Rollouts,
     measure: Measure,
     advantages_R: FloatArray,
-    lost_R: Beta,
+    lost_R: Beta | None,
     pool_seen: float | None = None,
     *,
     every: bool = True,
@@ -47,7 +47,8 @@ def metrics_of(
     Args:
         measure: Mapped the rewards to success.
         advantages_R: The advantages that are trained on.
-        lost_R: The belief about the prompt of each rollout that was requested and never came.
+        lost_R: The belief about the prompt of each rollout that was requested and never came; None
+            if all came.
         pool_seen: Share of the dataset's prompts seen before the step, if known.
         every: Whether to return all, or those of `MAIN`.
         hints: Whether to count rollouts with a hint.
@@ -68,7 +69,7 @@ def metrics_of(
     if pool_seen is not None:
         metrics["pool_seen"] = min(1.0, pool_seen)
     metrics |= of_advantages(advantages_R)
-    if lost_R.mean.size or every:
+    if lost_R is not None or every:
         metrics |= of_lost(lost_R, batch.belief_R)
     if not every:
         return {name: value for name, value in metrics.items() if name in MAIN}
@@ -154,7 +155,7 @@ def of_advantages(advantages_R: FloatArray) -> dict[str, float]:
     return metrics
 
 
-def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
+def of_lost(lost_R: Beta | None, came_R: Beta) -> dict[str, float]:
     """The number of rollouts that were requested and never came, and by how much the step became
     easier: the expected success of what came minus that of all that was requested, by the beliefs
     before the step. It is positive if hard prompts were lost.
@@ -162,12 +163,11 @@ def of_lost(lost_R: Beta, came_R: Beta) -> dict[str, float]:
     >>> of_lost(Beta([1.0], [4.0]), Beta([2.0, 2.0, 2.0], [2.0, 2.0, 2.0]))
     {'lost': 1.0, 'lost/easier': 0.075}
     """
+    if lost_R is None:
+        return {"lost": 0.0}
     lost, came = lost_R.mean, came_R.mean
-    metrics = {"lost": float(lost.size)}
-    if lost.size:
-        easier = float(came.mean() - np.append(came, lost).mean())
-        metrics["lost/easier"] = round(easier, 9)
-    return metrics
+    easier = float(came.mean() - np.append(came, lost).mean())
+    return {"lost": float(lost.size), "lost/easier": round(easier, 9)}
 
 
 def share_without_spread(batch: Rollouts) -> float:

@@ -221,7 +221,7 @@ class Options:
         }
         return Bounds.resolve(self.needs, **sizes)
 
-    @property
+    @cached_property
     def keep_batch(self) -> bool:
         """Whether the rows of the trainer's batch stay as they are."""
         return self.needs.keep_batch and self.bounds.candidates == 1

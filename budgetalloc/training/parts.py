@@ -123,5 +123,6 @@ class Part:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict()`; without its keys, learning begins anew. Raises `StateError`, and
-        changes nothing, if the state is damaged."""
+        """Restores `state_dict()`; without its keys, learning begins anew. Raises `StateError` if
+        the state is damaged. A session loads a copy first, so replace attributes here, and change
+        none of their values."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import LARGEST_REWARD, merge_near_ties, without_infinite
-from budgetalloc.beliefs.state import load_state, save_state, unchanged_on_error
+from budgetalloc.beliefs.state import load_state, loaded, save_state
 from budgetalloc.budget import Budget, IntArray
 from budgetalloc.errors import (
     MOST,
@@ -311,14 +311,15 @@ class Session:
 
     def restart(self) -> None:
         """Begins the current step again, with nothing requested and nothing observed."""
-        self._now = _Open(self.step.again(), self._open.rollouts)
+        self._now = _Open(self._open.step.again(), self._open.rollouts)
 
     def request(self, running: Collection[Id] = ()) -> list[Id]:
         """The prompt of each rollout to generate next; empty when the step is complete, or waits
         for prompts `running` (`Step.request`). Raises `InputError` if no rollout of the last
         request was observed."""
         with self._alone("request()"):
-            now, step = self._open, self.step
+            now = self._open
+            step = now.step
             if now.wanted:
                 raise InputError(
                     f"request() before observe(): first observe the {now.wanted} rollouts of the "
@@ -368,7 +369,8 @@ class Session:
                 can go on.
         """
         with self._alone("observe()"):
-            now, step, ids_R = self._open, self.step, check_ids(ids_R, "ids_R")
+            now, ids_R = self._open, check_ids(ids_R, "ids_R")
+            step = now.step
             names, number = list(self.scoring.names), len(ids_R)
             what = f"a number for each rollout and each of {names}"
             scores = check_array("scores_RF", scores_RF, what)
@@ -379,6 +381,9 @@ class Session:
                     argument="scores_RF",
                 )
             scores = scores.reshape(number, len(names))
+            groups = ids_R if groups_R is None else list(groups_R)
+            if len(groups) != number:
+                raise InputError("groups_R", f"give a group for each of {number} rollouts.", groups)
             columns: dict[str, NDArray[Any]] = {
                 "lengths_R": _tokens("lengths_R", lengths_R, number),
                 "reported_RC": np.full((number, len(self.reports)), np.nan),
@@ -399,7 +404,7 @@ class Session:
             step.add(ids_R, rewards_R=rewards, scores_RF=scores, success_R=success, **columns)
             if len(places) or (np.isnan(rewards) & ~np.isnan(rewards_R)).any():
                 now.infinite = now.infinite or [repr(names[f]) for f in places] or ["the sum"]
-            now.groups_R += ids_R if groups_R is None else list(groups_R)
+            now.groups_R += groups
             now.measure, now.record, now.wanted = measure, None, 0
 
     def _reported(self, given: Any, rows: int) -> FloatArray:
@@ -432,7 +437,8 @@ class Session:
     def record(self, trainer_step: int | None = None) -> Rollouts:
         """The record of the rollouts observed so far, at least one, with `trainer_step` (by default
         the policy's)."""
-        now, step = self._open, self.step
+        now = self._open
+        step = now.step
         if now.measure is None:
             raise InputError(
                 "The step has no rollouts yet: observe() some, or begin() another step."
@@ -475,7 +481,8 @@ class Session:
                 step can go on then.
         """
         with self._alone("end()"):
-            now, step = self._open, self.step
+            now = self._open
+            step = now.step
             if step.unfinished or now.wanted:
                 raise InputError(
                     f"end(): {self.policy} wants more rollouts. Generate and observe what "
@@ -498,7 +505,7 @@ class Session:
             else:  # those of the rows that the trainer kept
                 kept_R = np.arange(len(batch)) if kept_R is None else kept_R
                 trained_R = advantages_R
-            lost_R = step.belief_of(step.missing())
+            lost_R = step.belief_of(missing) if (missing := step.missing()) else None
             met = len(self.policy.estimator) / self.pool_size if self.pool_size else None
             every, hints = self.options.metrics == "all", self.options.hint is not None
             metrics = metrics_of(batch, measure, trained_R, lost_R, met, every=every, hints=hints)
@@ -545,11 +552,12 @@ class Session:
     def save(self, path: str | PathLike[str]) -> None:
         """Saves all that was learned. A run that loads the file goes on as if it had never
         stopped."""
-        save_state(path, *self.state())
+        save_state(path, self.state())
 
     def load(self, path: str | PathLike[str]) -> None:
         """Loads a file of `save`; raises as `restore`."""
-        self.restore(*load_state(path))
+        state, about = load_state(path)
+        self.restore(about | state)  # files of 0.4 have the definition of success in `about`
 
     @property
     def _named_parts(self) -> dict[str, Part]:
@@ -561,21 +569,26 @@ class Session:
             found[f"{name} {alike + 1}" if alike else name] = part
         return found
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What `save` writes: all that was learned, and the definition of success in JSON types.
-        Each part has a name space of its own."""
+    def state(self) -> dict[str, Any]:
+        """What `save` writes: all that outlives a step. The definition of success and each part
+        have a name space of their own."""
         parts = {name: part.state_dict() for name, part in self._named_parts.items()}
-        state = self.policy.state_dict() | {"parts": {k: x for k, x in parts.items() if x}}
-        return state, {"scoring": self.scoring.state_dict()}
+        own = {"scoring": self.scoring.state_dict(), "parts": {k: x for k, x in parts.items() if x}}
+        return self.policy.state_dict() | own
 
-    def restore(self, state: dict[str, Any], about: Mapping[str, Any]) -> None:
-        """Restores what `load_state` read. If it raises `StateError`, because it does not fit,
-        nothing has changed."""
-        with unchanged_on_error(self.policy, *self.parts):
-            self.policy.load_state_dict(state)
-            for name, part in self._named_parts.items():
-                part.load_state_dict(state.get("parts", {}).get(name, {}))
-            self.scoring.load_state_dict(about.get("scoring", {}))
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restores `state()`. If it raises `StateError`, because it does not fit, nothing has
+        changed."""
+        restored: list[tuple[Any, Any]] = [
+            (self.policy, loaded(self.policy, state)),
+            (self.scoring, loaded(self.scoring, state.get("scoring", {}))),
+        ]
+        # a shadow comes last: it restores a session of its own, and does not raise
+        named = sorted(self._named_parts.items(), key=lambda each: hasattr(each[1], "session"))
+        of_parts = state.get("parts", {})
+        restored += [(part, loaded(part, of_parts.get(name, {}))) for name, part in named]
+        for now, then in restored:
+            vars(now).update(vars(then))
 
 
 def rows_to_train_on(

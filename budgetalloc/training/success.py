@@ -1,7 +1,6 @@
 """Success from rewards: which reward function says it, and the range that maps its values to
 [0, 1]."""
 
-import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import numpy as np
 from budgetalloc.beliefs.expected_reward import KEPT, Sums
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import EQUAL, BoolArray, RewardHistory, check_success, to_unit
+from budgetalloc.beliefs.state import loaded
 from budgetalloc.errors import InputError, StateError, nearest_name
 from budgetalloc.policies.interface import function_name
 from budgetalloc.training.reward_range import Range, RewardRange
@@ -146,8 +146,8 @@ class Measure:
         None, and another partial function scored them instead.
         """
         functions = () if self.rule is None else self.rule.functions
-        if not functions or self.total_range is None:
-            return np.zeros(len(rewards_R), dtype=bool)
+        if self.total_range is None or not np.isnan(scores_RF[:, list(functions)]).any():
+            return np.zeros(len(rewards_R), dtype=bool)  # all of them scored every rollout
         weighted = [f for f in range(len(self.names)) if not self.weights or self.weights[f]]
         own = [f for f in self.partial if f in functions]
         others = [f for f in self.partial if f not in functions and f in weighted]
@@ -383,9 +383,7 @@ class Scoring:
         try:
             was, functions, weights = state["success"], state["functions"], state["weights"]
             places = tuple(self.names.index(name) for name in functions if name in self.names)
-            steps, sums = int(state["steps"]), Sums()
-            sums.load_state_dict(state["sums"])
-            own, total = copy.copy(self.range), copy.copy(self.total)
+            steps, sums = int(state["steps"]), loaded(Sums(), state["sums"])
             of_ranges = state["range"], state["total"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(
@@ -411,10 +409,9 @@ class Scoring:
                 "that saved it, or delete budgetalloc_state.npz from the checkpoint to start with "
                 "cold beliefs."
             )
-        own.load_state_dict(of_ranges[0])
-        if same:
-            total.load_state_dict(of_ranges[1])
-        self.range, self.total, self.rule, self._steps = own, total, rule, steps
+        own = loaded(self.range, of_ranges[0])
+        self.total = loaded(self.total, of_ranges[1]) if same else self.total
+        self.range, self.rule, self._steps = own, rule, steps
         self.sums = sums if same else Sums()  # they are about the total
 
 

@@ -169,12 +169,13 @@ class Generations:
     def score(self, inputs: Sequence[dict[str, Any]], completions: Sequence[Any]) -> bool:
         """Notes that these completions of these rows were generated and are scored; whether they
         are the rows that the trainer was given."""
-        mine = [[int(token) for token in ids] for ids in completions]
+        # TRL's own generation scores all it makes, once
+        mine = completions if self.plain else [list(map(int, ids)) for ids in completions]
         if self.refuse is not None and self.scored and mine != self.scored[-1]:
             raise self.refuse(f"{type(self.trainer).__name__} generates more than once in a step")
         self.scored.append(mine)
-        prompts = [[each.get("prompt") for each in rows] for rows in (inputs, self.rows)]
-        self.given.append(self.plain or prompts[0] == prompts[1])
+        own_R, given_R = ((row.get("prompt") for row in rows) for rows in (inputs, self.rows))
+        self.given.append(self.plain or list(own_R) == list(given_R))
         return self.given[-1]
 
     def of_batch(self, output: dict[str, Any]) -> int | None:

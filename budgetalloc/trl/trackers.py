@@ -9,7 +9,7 @@ import numpy as np
 
 from budgetalloc.beliefs.ids import Id, factorize
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.beliefs.state import Table
+from budgetalloc.beliefs.state import Table, loaded
 from budgetalloc.budget import IntArray
 from budgetalloc.logs.prompt_texts import LONGEST
 from budgetalloc.policies import Policy, Step
@@ -129,7 +129,7 @@ class Trackers(Part):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if "trackers" in state:  # else the run had none, and the table starts empty
-            self._sums.load_state_dict(state["trackers"])
+            self._sums = loaded(self._sums, state["trackers"])
 
 
 def _to_wandb(trainer: Any, shown: _Shown) -> None:

@@ -127,7 +127,7 @@ class TestReports:
     def test_a_missing_report_counts_as_expected_and_is_said_once(self, caplog):
         session, turns_of = session_of(), dict.fromkeys(NAMES, 3)
         played(session, turns_of)
-        learned = session.state()[0]["parts"]["Costs"]
+        learned = session.state()["parts"]["Costs"]
         odd = {"a": None, "b": math.nan, "c": -1, "d": math.inf, "e": "many", "f": 3, "g": 3, "h": 3}
         ended = played(session, odd, steps=5)
         assert caplog.text.count("reported no 'turns' that is a number of at least 0") == 1
@@ -136,7 +136,7 @@ class TestReports:
             without_R = np.array([name in "abcde" for name in each.batch.ids_R])
             assert each.metrics["cost/missing"] == without_R.sum()
             assert each.batch.costs_R == pytest.approx(20 + 150 + 100 + 7, rel=0.1)  # none is 0 or NaN
-        after = session.state()[0]["parts"]["Costs"]
+        after = session.state()["parts"]["Costs"]
         at = learned["lengths"]["ids"].index("a")
         assert (after["lengths"]["tokens"][at] == learned["lengths"]["tokens"][at]).all()  # nothing was learned of it
 
@@ -184,11 +184,11 @@ class TestReports:
         session.save(tmp_path / "state.npz")
         again = session_of()
         again.load(tmp_path / "state.npz")
-        for name, value in session.state()[0].items():
-            np.testing.assert_equal(again.state()[0][name], value)
+        for name, value in session.state().items():
+            np.testing.assert_equal(again.state()[name], value)
         for cost in ({"tokens": 1.0, "turns": 5.0}, "tokens"):
             other = Costs(cost)
-            other.load_state_dict(session.state()[0])
+            other.load_state_dict(session.state())
             assert len(other.lengths) == 0
 
 

@@ -230,8 +230,8 @@ def test_a_shadow_that_does_not_fit_starts_without_beliefs_and_the_run_loads(tmp
     assert other.policy.estimator.step == 1
     assert watching(other).policy.estimator.step == 0
     assert step(other, 1)[1].metrics["shadow/errors"] == 1  # said above, and counted
-    state, about = load_state(tmp_path / "state.npz")
-    session_of(shadow="adaptive").restore(state | {"shadow/scoring": 5}, about)  # damaged: nothing is raised
+    state, _ = load_state(tmp_path / "state.npz")
+    session_of(shadow="adaptive").restore(state | {"shadow/scoring": 5})  # damaged: nothing is raised
 
 
 # The comparisons

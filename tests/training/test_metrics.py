@@ -28,11 +28,10 @@ KEYS = ("frac_mixed", "frac_all_pass", "frac_all_fail", "frac_single", "frac_tie
 
 
 TOTAL = Measure(Rule(), (0.0, 1.0), ("reward",), slope=1.0)
-NONE_LOST = ba.Beta([], [])
 
 
 def described(batch, measure=TOTAL, **given):
-    return metrics_of(batch, measure, np.zeros(len(batch)), NONE_LOST, **given)
+    return metrics_of(batch, measure, np.zeros(len(batch)), None, **given)
 
 
 @given(rounds_with_hints)

@@ -607,6 +607,30 @@ def test_a_session_without_a_pool_says_which_argument_lacks():
         session.record()
 
 
+def test_an_error_in_observe_books_nothing():
+    session, ids_R = opened("uniform", ["q0", "q1"], 4, 2)
+    with pytest.raises(InputError, match="give a group for each of 4 rollouts"):
+        session.observe(ids_R, [1, 0, 1, 1], [5] * 4, groups_R=["g"])
+    assert session.step.observed == 0
+    session.observe(ids_R, [1, 0, 1, 1], [5] * 4)
+    assert len(session.end().batch) == 4
+
+
+def test_a_state_that_does_not_fit_changes_neither_the_policy_nor_any_part():
+    session, other = (session_of("adaptive", parts=[Shadow("knapsack"), Counts(n)]) for n in (7, 1))
+    session.begin([], 8, 4)
+    ids_R = session.request()
+    session.observe(ids_R, [float(RATES[x] > 0.5) for x in ids_R], [1] * len(ids_R))
+    session.end()
+    state = session.state()
+    state["parts"]["Counts"] = {"step": -1}
+    with pytest.raises(StateError, match="a step of -1"):
+        other.restore(state)
+    shadow, counts = other.parts[-2:]
+    assert [len(each.policy.estimator) for each in (other, shadow.session)] == [0, 0]
+    assert (counts.number, other.scoring.sums.n) == (1, 0.0)
+
+
 class Counts(Part):
     """Keeps a number under keys that other parts and the policy use."""
 
@@ -618,6 +642,8 @@ class Counts(Part):
 
     def load_state_dict(self, state):
         self.number = state.get("step", 0)
+        if self.number < 0:
+            raise StateError(f"a step of {self.number}")
 
 
 def test_every_part_has_a_name_space_of_its_own_in_a_checkpoint(tmp_path):

@@ -52,7 +52,7 @@ def test_a_run_with_every_part_resumes_to_the_bit(build):
             cost_per_step=100.0,
             shadow="thompson",
         )
-        state, _ = callback.session.state()
+        state = callback.session.state()
         return seen.prompts, weights(trainer), state
 
     whole, again = part_of_run(6), part_of_run(6, resume=3)

@@ -106,7 +106,7 @@ def test_latency_changes_nothing_that_is_trained_on_or_learned(make, hardness):
             assert (getattr(ended.batch, column) == getattr(expected.batch, column)).all()
         assert (ended.advantages_R == expected.advantages_R).all()
         assert ended.metrics == expected.metrics
-    assert same_state(one.state()[0], other.state()[0])
+    assert same_state(one.state(), other.state())
     assert early > 5
 
 
