@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from budgetalloc.errors import InputError, import_optional
 from budgetalloc.logs.cells import OWN, each, listed
-from budgetalloc.logs.columns import Part, joined, part_of
+from budgetalloc.logs.columns import TEXTS, Column, frame_of_columns, part_of
 from budgetalloc.logs.records import BYTES_READ, FAULTS, TORN, Notes, check_no_pointer
 
 ROWS = 65_536  # rows that are read at once
-_TEXTS = ("string", "large_string")
 _SAMPLE = 8_192  # rows whose responses are read
-_SMALL = 4_096  # rows of a file for which a second look at its footer does not pay
-_BUFFER = 1 << 20  # bytes of a column that are read at once
+_BUFFER = 1 << 16  # bytes of a column that are read at once
 
 Wanted = Callable[[Mapping[str, bool]], tuple[set[str], str | None]]
 """From the names of columns, and whether they hold numbers, to those that are read, and the one
@@ -38,8 +36,9 @@ class Held:
         if self.response and str(schema.field(self.response).type).startswith("list<item: string"):
             self.read.add(self.response)  # a response for each entry of a row
             self.response = None
+        self.stored: Any = None  # the schema as parquet stores it
         self.sizes: dict[str, int] = {}
-        self._parts: dict[str, list[Part]] = {name: [] for name in schema.names}
+        self._columns = {name: Column() for name in schema.names if name in self.read}
         self._responses: list[NDArray[np.int64]] = []
         self._sampled, self._most = 0, _SAMPLE
 
@@ -55,13 +54,15 @@ class Held:
             columns[name].validate(full=True)
         parts = {name: part_of(columns[name]) for name in self.read}
         for name, part in parts.items():
-            self._parts[name].append(part)
+            self._columns[name].add(part)
         self.sizes[str(path)] = self.sizes.get(str(path), 0) + rows
 
     def add_responses(self, values: Any) -> None:
         """Adds the responses of the first rows of a file."""
         values.validate(full=True)
-        cells = pd.Series(joined([part_of(values)]))
+        column = Column()
+        column.add(part_of(values))
+        cells = pd.Series(column.array())
         self._responses.append(each(cells, lambda cell: hash(str(cell))).astype(np.int64))
         self._sampled += len(values)
 
@@ -75,10 +76,9 @@ class Held:
         rows = sum(self.sizes.values())
         if not self.sizes or not self.schema.names:
             return None
-        columns = {
-            name: joined(self._parts.pop(name))
-            if name in self.read
-            else pd.Categorical.from_codes(np.zeros(rows, dtype=np.int8), [""])
+        unread = pd.Categorical.from_codes(np.zeros(rows, dtype=np.int8), [""])
+        columns: dict[str, Any] = {
+            name: self._columns.pop(name, unread)
             for name in self.schema.names
             if name in self.read or str(self.schema.field(name).type) != "null"
         }
@@ -87,7 +87,7 @@ class Held:
         if self._responses:
             codes = pd.factorize(np.concatenate(self._responses))[0][: min(rows, self._most)]
             columns[OWN + "completion"] = np.append(codes, np.full(rows - len(codes), np.nan))
-        return pd.DataFrame({name: pd.Series(x, dtype=x.dtype) for name, x in columns.items()})
+        return frame_of_columns(columns)
 
 
 def _is_number(kind: Any) -> bool:
@@ -113,10 +113,9 @@ def arrow_frames(
     held: Held | None = None
     done: list[Held] = []
     for path in files:
-        check_no_pointer(path)
         try:
             with pa.OSFile(str(path)) as source:
-                reader = _Parquet(source) if path.suffix == ".parquet" else _Ipc(source)
+                reader = _Parquet(source, held) if path.suffix == ".parquet" else _Ipc(source)
                 if held is None or not held.schema.equals(reader.schema):
                     done += [held] if held else []
                     held = Held(reader.schema, wanted)
@@ -126,6 +125,7 @@ def arrow_frames(
         except InputError:
             raise
         except (OSError, pa.ArrowException, MemoryError, *FAULTS):
+            check_no_pointer(path)
             notes[TORN[1]] += 1
             if held is not None:
                 held.end_responses()
@@ -134,33 +134,43 @@ def arrow_frames(
 
 
 class _Parquet:
-    def __init__(self, source: Any) -> None:
+    """A file of parquet. Its schema is read from the footer, if the file before has another."""
+
+    def __init__(self, source: Any, before: Held | None) -> None:
         self._source = source
         self._library = import_optional(
             "pyarrow.parquet", "Reading parquet and Arrow files", "logs"
         )
-        self._file = self._opened()
-        self._meta, self.schema = self._file.metadata, self._file.schema_arrow
+        self._footer = self._library.read_metadata(source)
+        stored = self._footer.schema, (self._footer.metadata or {}).get(b"ARROW:schema")
+        self._stored = stored
+        known = before is not None and before.stored == stored
+        self.schema = before.schema if before and known else self._opened([]).schema_arrow
 
-    def _opened(self, **options: Any) -> Any:
-        options |= {"pre_buffer": False, "buffer_size": _BUFFER}
-        return self._library.ParquetFile(self._source, **options)
+    def _opened(self, texts: Sequence[str]) -> Any:
+        return self._library.ParquetFile(
+            self._source,
+            metadata=self._footer,
+            read_dictionary=texts,
+            pre_buffer=False,
+            buffer_size=_BUFFER,
+        )
 
     def read(self, path: Path, held: Held, most: int | None) -> None:
+        held.stored = self._stored
         names = [name for name in self.schema.names if name in held.read]
+        # texts are read as codes
+        texts = [x for x in names if str(self.schema.field(x).type) in TEXTS]
+        file = self._opened(texts)
         if held.sample and not most:
-            for batch in self._file.iter_batches(
+            for batch in file.iter_batches(
                 _SAMPLE // 8, columns=[held.response], use_threads=False
             ):
                 held.add_responses(batch.column(0).slice(0, held.sample))
                 if not held.sample:
                     break
-        file = self._file
-        if self._meta.num_rows > _SMALL and not most:  # texts are read as codes
-            texts = [x for x in names if str(self.schema.field(x).type) in _TEXTS]
-            file = self._opened(metadata=self._meta, read_dictionary=texts)
         for batch in file.iter_batches(most or ROWS, columns=names, use_threads=False):
-            held.add(path, {name: batch.column(name) for name in names}, len(batch))
+            held.add(path, dict(zip(names, batch.columns, strict=True)), len(batch))
             if most:
                 break
 

@@ -21,7 +21,14 @@ import pandas as pd
 from budgetalloc.errors import InputError, import_optional
 from budgetalloc.logs.arrow_files import Held, Wanted, arrow_frames, check_names
 from budgetalloc.logs.cells import OWN
-from budgetalloc.logs.columns import Part, joined, objects, part_of, part_of_cells
+from budgetalloc.logs.columns import (
+    Column,
+    Part,
+    frame_of_columns,
+    objects,
+    part_of,
+    part_of_cells,
+)
 from budgetalloc.logs.records import (
     BLOCK,
     BYTES_READ,
@@ -42,6 +49,7 @@ _PACKED = (".gz", ".zst")
 _LEFT_OUT = ("eval", "checkpoint-", "cache-", "annotations", ".")
 _DEEPEST = 5  # folders below the one that is searched
 _HEAD = 64  # rows that tell the kind of a log
+_RETURN = re.compile(rb"\r[^\n]")
 _NONE = type(None)
 _NULLS = ("success", "decision")  # a ledger tells null from a missing key
 
@@ -103,7 +111,7 @@ def head_of(path: Path) -> pd.DataFrame | None:
 def _records(every: Iterable[bytes], head: list[Record], notes: Notes) -> pd.DataFrame | None:
     """The rows of blocks of JSON lines."""
     types, rows = _types(head, {}), 0
-    parts: dict[str, list[Part]] = {name: [] for name in chain.from_iterable(head)}
+    columns = {name: Column() for name in chain.from_iterable(head)}
     for block in every:
         found = _json_by_arrow(block, types) if types else None
         if found is None:
@@ -114,15 +122,13 @@ def _records(every: Iterable[bytes], head: list[Record], notes: Notes) -> pd.Dat
             types, count = _types(records, types), len(records)
         else:
             count = max(x if isinstance(x, int) else len(x) for x in found.values())
-        for name in found:
-            parts.setdefault(name, [rows])
-        for name, held in parts.items():
-            held.append(found.get(name, count))
+        for name in found.keys() - columns.keys():
+            columns[name] = Column()
+            columns[name].add(rows)
+        for name, column in columns.items():
+            column.add(found.get(name, count))
         rows += count
-    arrays = {name: joined(held) for name, held in parts.items()}
-    # pandas takes objects for texts otherwise, and refuses lone surrogates
-    columns = {name: pd.Series(x, dtype=x.dtype) for name, x in arrays.items()}
-    return pd.DataFrame(columns) if columns else None
+    return frame_of_columns(columns) if columns else None
 
 
 def _types(records: list[Record], known: Mapping[str, type] | None) -> dict[str, type] | None:
@@ -239,10 +245,11 @@ class _Unquoted(io.RawIOBase):
         data: bytes = self._file.read(size)
         self._moved(self._raw.tell() - self._place)
         self._place = self._raw.tell()
-        text = self._last + data
-        if b"\r" in text and text.count(b"\r") - text.endswith(b"\r") != text.count(b"\r\n"):
+        # without a copy: a new megabyte for each read costs more than the search
+        inside = b"\r" in data and _RETURN.search(data)
+        if inside or _RETURN.search(self._last + data[:1]):
             raise ValueError("a carriage return within a line")
-        self._last = text[-1:]
+        self._last = data[-1:]
         return data
 
     def close(self) -> None:
