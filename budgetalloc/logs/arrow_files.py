@@ -37,10 +37,14 @@ class Held:
             self.read.add(self.response)  # a response for each entry of a row
             self.response = None
         self.stored: Any = None  # the schema as parquet stores it
+        self.texts: list[str] = []  # the columns that are read as codes
         self.sizes: dict[str, int] = {}
         self._columns = {name: Column() for name in schema.names if name in self.read}
         self._responses: list[NDArray[np.int64]] = []
         self._sampled, self._most = 0, _SAMPLE
+
+    def is_of(self, schema: Any) -> bool:
+        return self.schema is schema or bool(self.schema.equals(schema))
 
     @property
     def sample(self) -> int:
@@ -116,7 +120,7 @@ def arrow_frames(
         try:
             with pa.OSFile(str(path)) as source:
                 reader = _Parquet(source, held) if path.suffix == ".parquet" else _Ipc(source)
-                if held is None or not held.schema.equals(reader.schema):
+                if held is None or not held.is_of(reader.schema):
                     done += [held] if held else []
                     held = Held(reader.schema, wanted)
                 reader.read(path, held, most)
@@ -134,34 +138,34 @@ def arrow_frames(
 
 
 class _Parquet:
-    """A file of parquet. Its schema is read from the footer, if the file before has another."""
+    """A file of parquet. The schema is made once for consecutive files that store the same."""
 
     def __init__(self, source: Any, before: Held | None) -> None:
         self._source = source
         self._library = import_optional(
             "pyarrow.parquet", "Reading parquet and Arrow files", "logs"
         )
-        self._footer = self._library.read_metadata(source)
-        stored = self._footer.schema, (self._footer.metadata or {}).get(b"ARROW:schema")
-        self._stored = stored
-        known = before is not None and before.stored == stored
-        self.schema = before.schema if before and known else self._opened([]).schema_arrow
+        try:
+            self._file = self._opened(before.texts if before else [])
+        except KeyError:  # the file lacks one of them
+            self._file = self._opened([])
+        footer = self._file.metadata
+        self.stored = footer.schema, (footer.metadata or {}).get(b"ARROW:schema")
+        known = before is not None and before.stored == self.stored
+        self.schema = before.schema if before and known else self._opened([], footer).schema_arrow
 
-    def _opened(self, texts: Sequence[str]) -> Any:
-        return self._library.ParquetFile(
-            self._source,
-            metadata=self._footer,
-            read_dictionary=texts,
-            pre_buffer=False,
-            buffer_size=_BUFFER,
-        )
+    def _opened(self, texts: Sequence[str], footer: Any = None) -> Any:
+        """The file, with these columns as codes."""
+        options: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER}
+        options |= {"metadata": footer, "read_dictionary": texts}
+        return self._library.ParquetFile(self._source, **options)
 
     def read(self, path: Path, held: Held, most: int | None) -> None:
-        held.stored = self._stored
-        names = [name for name in self.schema.names if name in held.read]
-        # texts are read as codes
-        texts = [x for x in names if str(self.schema.field(x).type) in TEXTS]
-        file = self._opened(texts)
+        names, file = [name for name in self.schema.names if name in held.read], self._file
+        if held.stored != self.stored:
+            held.stored = self.stored
+            held.texts = [x for x in names if str(self.schema.field(x).type) in TEXTS]
+            file = self._opened(held.texts, file.metadata)
         if held.sample and not most:
             for batch in file.iter_batches(
                 _SAMPLE // 8, columns=[held.response], use_threads=False

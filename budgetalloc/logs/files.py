@@ -48,6 +48,7 @@ _PACKED = (".gz", ".zst")
 # folders and files that hold no rollouts of training
 _LEFT_OUT = ("eval", "checkpoint-", "cache-", "annotations", ".")
 _DEEPEST = 5  # folders below the one that is searched
+_PIECE = BLOCK // 32  # bytes of JSON lines that Python reads where Arrow refuses one of them
 _HEAD = 64  # rows that tell the kind of a log
 _RETURN = re.compile(rb"\r[^\n]")
 _NONE = type(None)
@@ -113,22 +114,33 @@ def _records(every: Iterable[bytes], head: list[Record], notes: Notes) -> pd.Dat
     types, rows = _types(head, {}), 0
     columns = {name: Column() for name in chain.from_iterable(head)}
     for block in every:
-        found = _json_by_arrow(block, types) if types else None
-        if found is None:
-            records, broken = parsed(block.split(b"\n"))
-            notes.note("broken row", broken)
-            names = dict.fromkeys(chain.from_iterable(records))
-            found = {name: part_of_cells([x.get(name, np.nan) for x in records]) for name in names}
-            types, count = _types(records, types), len(records)
-        else:
-            count = max(x if isinstance(x, int) else len(x) for x in found.values())
-        for name in found.keys() - columns.keys():
-            columns[name] = Column()
-            columns[name].add(rows)
-        for name, column in columns.items():
-            column.add(found.get(name, count))
-        rows += count
+        found = _json_by_arrow(block, types)
+        for piece in _pieces(block) if types and found is None else [block]:
+            found = found if piece is block else _json_by_arrow(piece, types)
+            if found is None:
+                records, broken = parsed(piece.split(b"\n"))
+                notes.note("broken row", broken)
+                names = dict.fromkeys(chain.from_iterable(records))
+                found = {x: part_of_cells([row.get(x, np.nan) for row in records]) for x in names}
+                types, count = _types(records, types), len(records)
+            else:
+                count = max(x if isinstance(x, int) else len(x) for x in found.values())
+            for name in [x for x in found if x not in columns]:
+                columns[name] = Column()
+                columns[name].add(rows)
+            for name, column in columns.items():
+                column.add(found.get(name, count))
+            rows += count
     return frame_of_columns(columns) if columns else None
+
+
+def _pieces(block: bytes) -> Iterator[bytes]:
+    """The lines of a block, in pieces."""
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start + _PIECE) + 1 or len(block)
+        yield block[start:end]
+        start = end
 
 
 def _types(records: list[Record], known: Mapping[str, type] | None) -> dict[str, type] | None:
@@ -144,8 +156,10 @@ def _types(records: list[Record], known: Mapping[str, type] | None) -> dict[str,
     return types
 
 
-def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] | None:
+def _json_by_arrow(block: bytes, types: Mapping[str, type] | None) -> dict[str, Part] | None:
     """The columns of a block of JSON lines; None if Python has to read it."""
+    if not types:
+        return None
     pa, reader = (
         import_optional(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.json")
     )
@@ -160,7 +174,9 @@ def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] |
     except (pa.ArrowException, ValueError):
         return None
     nulls, said = sum(x.null_count for x in table.columns), block.count(b"null")
-    lines = sum(map(bool, map(bytes.strip, block.split(b"\n"))))
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    if table.num_rows != lines:
+        lines = sum(map(bool, map(bytes.strip, block.split(b"\n"))))
     if table.num_rows != lines or (nulls and said not in (0, nulls)):
         return None
     found: dict[str, Part] = {}

@@ -274,9 +274,10 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
 def doubt_rewards(rows: pd.DataFrame, notes: Notes) -> None:
     """Notes rewards that may be counts: whole numbers above 1, one for each prompt of a step."""
     known = rows["reward"].dropna()
-    whole = (known % 1 == 0).all() and (known >= 0).all() and known.max() > 1
-    several = rows["grouped"].any() or (np.bincount(groups_of(rows)) > 1).any()
-    if len(known) >= _ENOUGH and whole and not several:
+    whole = known.max() > 1 and (known % 1 == 0).all() and (known >= 0).all()
+    if not whole or len(known) < _ENOUGH or rows["grouped"].any():
+        return
+    if (np.bincount(groups_of(rows)) == 1).all():
         names = [name.removeprefix(SCORE) for name in rows if name.startswith(SCORE)]
         notes.doubt(
             f"column {' and '.join(map(repr, names))} holds whole numbers up to {known.max():g}, "
@@ -340,7 +341,10 @@ def with_groups(rows: pd.DataFrame, size_R: pd.Series | int) -> pd.DataFrame:
     >>> with_groups(rows, 2)["group"].tolist()
     [0, 0, 0, 0, 1, 1]
     """
-    at_R = rows.groupby(groups_of(rows), sort=False).cumcount()
+    groups_R = groups_of(rows)
+    if isinstance(size_R, int) and np.bincount(groups_R).max(initial=0) <= size_R:
+        return rows
+    at_R = rows.groupby(groups_R, sort=False).cumcount()
     group_R = (at_R // np.maximum(size_R, 1)).fillna(0).astype(np.int64)
     return rows.assign(group=group_R) if group_R.any() else rows
 
