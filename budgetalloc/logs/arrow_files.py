@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from budgetalloc.errors import InputError, import_optional
+from budgetalloc.errors import InputError
 from budgetalloc.logs.cells import OWN, each, listed
 from budgetalloc.logs.columns import TEXTS, Column, frame_of_columns, part_of
-from budgetalloc.logs.records import BYTES_READ, FAULTS, TORN, Notes, check_no_pointer
+from budgetalloc.logs.records import BYTES_READ, FAULTS, TORN, Notes, arrow, check_no_pointer
 
 ROWS = 65_536  # rows that are read at once
 _SAMPLE = 8_192  # rows whose responses are read
@@ -113,7 +113,7 @@ def arrow_frames(
 ) -> Iterator[pd.DataFrame]:
     """The rows of all files, or the first of each: a frame for consecutive files with one
     schema."""
-    pa = import_optional("pyarrow", "Reading parquet and Arrow files", "logs")
+    pa = arrow()
     held: Held | None = None
     done: list[Held] = []
     for path in files:
@@ -142,9 +142,6 @@ class _Parquet:
 
     def __init__(self, source: Any, before: Held | None) -> None:
         self._source = source
-        self._library = import_optional(
-            "pyarrow.parquet", "Reading parquet and Arrow files", "logs"
-        )
         try:
             self._file = self._opened(before.texts if before else [])
         except KeyError:  # the file lacks one of them
@@ -158,7 +155,7 @@ class _Parquet:
         """The file, with these columns as codes."""
         options: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER}
         options |= {"metadata": footer, "read_dictionary": texts}
-        return self._library.ParquetFile(self._source, **options)
+        return arrow("pyarrow.parquet").ParquetFile(self._source, **options)
 
     def read(self, path: Path, held: Held, most: int | None) -> None:
         names, file = [name for name in self.schema.names if name in held.read], self._file
@@ -183,7 +180,7 @@ class _Ipc:
     """The stream format, which `datasets` writes, or the file format."""
 
     def __init__(self, source: Any) -> None:
-        pa = import_optional("pyarrow", "Reading parquet and Arrow files", "logs")
+        pa = arrow()
         try:
             self._batches = pa.ipc.open_stream(source)
             self.schema = self._batches.schema

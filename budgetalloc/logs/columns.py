@@ -10,8 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import import_optional
-from budgetalloc.logs.records import LARGEST
+from budgetalloc.logs.records import LARGEST, arrow
 
 TEXTS = ("string", "large_string")
 _FLOATS = ("halffloat", "float", "double")
@@ -121,9 +120,8 @@ def part_of_cells(cells: Sequence[Any]) -> Part:
         if kinds == {int}:
             return np.array(cells, dtype=np.int64)
         if str in kinds and all(type(x) is str or x != x for x in cells):
-            pa = import_optional("pyarrow", "Reading logs", "logs")
             texts = [x if type(x) is str else None for x in cells]
-            return pa.array(texts, pa.string()).dictionary_encode()
+            return arrow().array(texts, "string").dictionary_encode()
     except (OverflowError, UnicodeEncodeError):  # large integers, and lone surrogates
         return objects(cells)
     if kinds <= {int, float} and all(type(x) is float or abs(x) <= LARGEST for x in cells):

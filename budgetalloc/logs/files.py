@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from budgetalloc.errors import InputError, import_optional
+from budgetalloc.errors import InputError
 from budgetalloc.logs.arrow_files import Held, Wanted, arrow_frames, check_names
 from budgetalloc.logs.cells import OWN
 from budgetalloc.logs.columns import (
@@ -37,6 +37,7 @@ from budgetalloc.logs.records import (
     TORN,
     Notes,
     Record,
+    arrow,
     blocks,
     check_no_pointer,
     opened,
@@ -52,6 +53,7 @@ _PIECE = BLOCK // 32  # bytes of JSON lines that Python reads where Arrow refuse
 _HEAD = 64  # rows that tell the kind of a log
 _RETURN = re.compile(rb"\r[^\n]")
 _NONE = type(None)
+_TYPES = {int: "int64", float: "float64", str: "string", bool: "bool", _NONE: "null"}  # of Arrow
 _NULLS = ("success", "decision")  # a ledger tells null from a missing key
 
 
@@ -160,13 +162,9 @@ def _json_by_arrow(block: bytes, types: Mapping[str, type] | None) -> dict[str, 
     """The columns of a block of JSON lines; None if Python has to read it."""
     if not types:
         return None
-    pa, reader = (
-        import_optional(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.json")
-    )
-    arrow = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
-    arrow[_NONE] = pa.null()
+    pa, reader = arrow(), arrow("pyarrow.json")
     try:  # a name may have lone surrogates
-        schema = pa.schema([(name, arrow[kind]) for name, kind in types.items()])
+        schema = pa.schema([(name, _TYPES[kind]) for name, kind in types.items()])
         parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
         read = reader.ReadOptions(use_threads=False, block_size=2 * len(block) + 64)
         table = reader.read_json(pa.BufferReader(block), read, parse)
@@ -197,9 +195,7 @@ def _json_by_arrow(block: bytes, types: Mapping[str, type] | None) -> dict[str, 
 
 def _csv_by_arrow(path: Path, start: bytes, notes: Notes, wanted: Wanted) -> pd.DataFrame | None:
     """The rows of a CSV file; None if Python has to read it."""
-    pa, reader = (
-        import_optional(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.csv")
-    )
+    pa, reader = arrow(), arrow("pyarrow.csv")
     names, separator = _header(start.split(b"\n", 1)[0])
     broken: list[Any] = []
 
