@@ -9,16 +9,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from budgetalloc.errors import InputError, import_optional
+from budgetalloc.errors import InputError
 from budgetalloc.logs.cells import OWN, each, listed
-from budgetalloc.logs.columns import Part, joined, part_of
-from budgetalloc.logs.records import BYTES_READ, FAULTS, TORN, Notes, check_no_pointer
+from budgetalloc.logs.columns import TEXTS, Column, frame_of_columns, part_of
+from budgetalloc.logs.records import BYTES_READ, FAULTS, TORN, Notes, arrow, check_no_pointer
 
 ROWS = 65_536  # rows that are read at once
-_TEXTS = ("string", "large_string")
 _SAMPLE = 8_192  # rows whose responses are read
-_SMALL = 4_096  # rows of a file for which a second look at its footer does not pay
-_BUFFER = 1 << 20  # bytes of a column that are read at once
+_BUFFER = 1 << 16  # bytes of a column that are read at once
 
 Wanted = Callable[[Mapping[str, bool]], tuple[set[str], str | None]]
 """From the names of columns, and whether they hold numbers, to those that are read, and the one
@@ -38,10 +36,15 @@ class Held:
         if self.response and str(schema.field(self.response).type).startswith("list<item: string"):
             self.read.add(self.response)  # a response for each entry of a row
             self.response = None
+        self.stored: Any = None  # the schema as parquet stores it
+        self.texts: list[str] = []  # the columns that are read as codes
         self.sizes: dict[str, int] = {}
-        self._parts: dict[str, list[Part]] = {name: [] for name in schema.names}
+        self._columns = {name: Column() for name in schema.names if name in self.read}
         self._responses: list[NDArray[np.int64]] = []
         self._sampled, self._most = 0, _SAMPLE
+
+    def is_of(self, schema: Any) -> bool:
+        return self.schema is schema or bool(self.schema.equals(schema))
 
     @property
     def sample(self) -> int:
@@ -55,13 +58,15 @@ class Held:
             columns[name].validate(full=True)
         parts = {name: part_of(columns[name]) for name in self.read}
         for name, part in parts.items():
-            self._parts[name].append(part)
+            self._columns[name].add(part)
         self.sizes[str(path)] = self.sizes.get(str(path), 0) + rows
 
     def add_responses(self, values: Any) -> None:
         """Adds the responses of the first rows of a file."""
         values.validate(full=True)
-        cells = pd.Series(joined([part_of(values)]))
+        column = Column()
+        column.add(part_of(values))
+        cells = pd.Series(column.array())
         self._responses.append(each(cells, lambda cell: hash(str(cell))).astype(np.int64))
         self._sampled += len(values)
 
@@ -75,10 +80,9 @@ class Held:
         rows = sum(self.sizes.values())
         if not self.sizes or not self.schema.names:
             return None
-        columns = {
-            name: joined(self._parts.pop(name))
-            if name in self.read
-            else pd.Categorical.from_codes(np.zeros(rows, dtype=np.int8), [""])
+        unread = pd.Categorical.from_codes(np.zeros(rows, dtype=np.int8), [""])
+        columns: dict[str, Any] = {
+            name: self._columns.pop(name, unread)
             for name in self.schema.names
             if name in self.read or str(self.schema.field(name).type) != "null"
         }
@@ -87,7 +91,7 @@ class Held:
         if self._responses:
             codes = pd.factorize(np.concatenate(self._responses))[0][: min(rows, self._most)]
             columns[OWN + "completion"] = np.append(codes, np.full(rows - len(codes), np.nan))
-        return pd.DataFrame({name: pd.Series(x, dtype=x.dtype) for name, x in columns.items()})
+        return frame_of_columns(columns)
 
 
 def _is_number(kind: Any) -> bool:
@@ -109,15 +113,14 @@ def arrow_frames(
 ) -> Iterator[pd.DataFrame]:
     """The rows of all files, or the first of each: a frame for consecutive files with one
     schema."""
-    pa = import_optional("pyarrow", "Reading parquet and Arrow files", "logs")
+    pa = arrow()
     held: Held | None = None
     done: list[Held] = []
     for path in files:
-        check_no_pointer(path)
         try:
             with pa.OSFile(str(path)) as source:
-                reader = _Parquet(source) if path.suffix == ".parquet" else _Ipc(source)
-                if held is None or not held.schema.equals(reader.schema):
+                reader = _Parquet(source, held) if path.suffix == ".parquet" else _Ipc(source)
+                if held is None or not held.is_of(reader.schema):
                     done += [held] if held else []
                     held = Held(reader.schema, wanted)
                 reader.read(path, held, most)
@@ -126,6 +129,7 @@ def arrow_frames(
         except InputError:
             raise
         except (OSError, pa.ArrowException, MemoryError, *FAULTS):
+            check_no_pointer(path)
             notes[TORN[1]] += 1
             if held is not None:
                 held.end_responses()
@@ -134,33 +138,40 @@ def arrow_frames(
 
 
 class _Parquet:
-    def __init__(self, source: Any) -> None:
-        self._source = source
-        self._library = import_optional(
-            "pyarrow.parquet", "Reading parquet and Arrow files", "logs"
-        )
-        self._file = self._opened()
-        self._meta, self.schema = self._file.metadata, self._file.schema_arrow
+    """A file of parquet. The schema is made once for consecutive files that store the same."""
 
-    def _opened(self, **options: Any) -> Any:
-        options |= {"pre_buffer": False, "buffer_size": _BUFFER}
-        return self._library.ParquetFile(self._source, **options)
+    def __init__(self, source: Any, before: Held | None) -> None:
+        self._source = source
+        try:
+            self._file = self._opened(before.texts if before else [])
+        except KeyError:  # the file lacks one of them
+            self._file = self._opened([])
+        footer = self._file.metadata
+        self.stored = footer.schema, (footer.metadata or {}).get(b"ARROW:schema")
+        known = before is not None and before.stored == self.stored
+        self.schema = before.schema if before and known else self._opened([], footer).schema_arrow
+
+    def _opened(self, texts: Sequence[str], footer: Any = None) -> Any:
+        """The file, with these columns as codes."""
+        options: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER}
+        options |= {"metadata": footer, "read_dictionary": texts}
+        return arrow("pyarrow.parquet").ParquetFile(self._source, **options)
 
     def read(self, path: Path, held: Held, most: int | None) -> None:
-        names = [name for name in self.schema.names if name in held.read]
+        names, file = [name for name in self.schema.names if name in held.read], self._file
+        if held.stored != self.stored:
+            held.stored = self.stored
+            held.texts = [x for x in names if str(self.schema.field(x).type) in TEXTS]
+            file = self._opened(held.texts, file.metadata)
         if held.sample and not most:
-            for batch in self._file.iter_batches(
+            for batch in file.iter_batches(
                 _SAMPLE // 8, columns=[held.response], use_threads=False
             ):
                 held.add_responses(batch.column(0).slice(0, held.sample))
                 if not held.sample:
                     break
-        file = self._file
-        if self._meta.num_rows > _SMALL and not most:  # texts are read as codes
-            texts = [x for x in names if str(self.schema.field(x).type) in _TEXTS]
-            file = self._opened(metadata=self._meta, read_dictionary=texts)
         for batch in file.iter_batches(most or ROWS, columns=names, use_threads=False):
-            held.add(path, {name: batch.column(name) for name in names}, len(batch))
+            held.add(path, dict(zip(names, batch.columns, strict=True)), len(batch))
             if most:
                 break
 
@@ -169,7 +180,7 @@ class _Ipc:
     """The stream format, which `datasets` writes, or the file format."""
 
     def __init__(self, source: Any) -> None:
-        pa = import_optional("pyarrow", "Reading parquet and Arrow files", "logs")
+        pa = arrow()
         try:
             self._batches = pa.ipc.open_stream(source)
             self.schema = self._batches.schema

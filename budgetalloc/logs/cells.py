@@ -41,6 +41,15 @@ class Asked:
         return {self.step, self.success, self.length, *self.prompts, *rewards}
 
 
+def plain(name: Any) -> str:
+    """A column's name as it is compared: case does not matter, nor "-" and " " for "_".
+
+    >>> plain("Prompt-ID")
+    'prompt_id'
+    """
+    return str(name).strip().lower().replace("-", "_").replace(" ", "_")
+
+
 def listed(names: Iterable[Any]) -> str:
     """The names of columns for the text of an error, at most 30 of them."""
     known = [name for name in map(str, names) if not name.startswith(OWN)]

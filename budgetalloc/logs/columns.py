@@ -2,7 +2,7 @@
 values, so that each is converted and hashed once."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,29 +10,90 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from budgetalloc.beliefs.posterior import FloatArray
-from budgetalloc.errors import import_optional
-from budgetalloc.logs.records import LARGEST
+from budgetalloc.logs.records import LARGEST, arrow
+
+TEXTS = ("string", "large_string")
+_FLOATS = ("halffloat", "float", "double")
+_SIGNED = tuple(f"int{bits}" for bits in (8, 16, 32, 64))
+_PLAIN = (*TEXTS, *_SIGNED, *(f"u{kind}" for kind in _SIGNED), "bool")
 
 Part = Any
 """A part of a column: an array of floats, integers or objects, a dictionary array of Arrow, or the
 number of rows that lack the column."""
 
 
+class _Numbers(dict[Any, int]):
+    """Numbers distinct values in the order in which they come, None as -1."""
+
+    def __init__(self, names: list[Any]) -> None:
+        super().__init__({None: -1})
+        self._names = names
+
+    def __missing__(self, value: Any) -> int:
+        self[value] = len(self._names)
+        self._names.append(value)
+        return self[value]
+
+
+class Column:
+    """A column while its parts are read. A text is held once."""
+
+    def __init__(self) -> None:
+        self._parts: list[Any] = []  # arrays, those of 32 bits with codes, or a number of rows
+        self._names: list[Any] = []  # what the codes stand for
+        self._codes: dict[str, _Numbers] = {}  # by the type of the values
+
+    def add(self, part: Part) -> None:
+        if not isinstance(part, (int, np.ndarray)):
+            kind, values = str(part.type.value_type), part.dictionary
+            texts = kind in TEXTS  # faster than `to_pylist`
+            cells = values.to_numpy(zero_copy_only=False) if texts else values.to_pylist()
+            codes = self._codes.setdefault(kind, _Numbers(self._names))
+            place = np.array([*map(codes.__getitem__, cells), -1], dtype=np.int32)
+            at_R = part.indices
+            at_R = at_R.cast("int64").fill_null(-1) if part.null_count else at_R
+            part = place[at_R.to_numpy()]
+        self._parts.append(part)
+
+    def array(self) -> Any:
+        """The column as one array: of floats, of integers, categorical, or of objects. A row
+        without the column is NaN."""
+        parts = [x for x in self._parts if (x if isinstance(x, int) else len(x))] or self._parts[:1]
+        known = [part for part in parts if not isinstance(part, int)]
+        kinds = {part.dtype.name for part in known}
+        if kinds == {"int32"}:
+            names = pd.Index(objects(self._names), dtype=object)
+            return pd.Categorical.from_codes(_filled(parts, -1, np.int32), names)
+        if kinds == {"int64"} and len(known) == len(parts):
+            return np.concatenate(known)
+        if kinds <= {"int64", "float64"} and not any(map(_is_large, known)):
+            return _filled(parts, np.nan, np.float64)
+        cells = np.append(objects(self._names), np.nan)
+        parts = [cells[x] if getattr(x, "dtype", None) == np.int32 else x for x in parts]
+        return _filled(parts, np.nan, object)
+
+
+def _filled(parts: list[Any], none: float, kind: Any) -> Any:
+    """The parts as one array, with `none` in rows that lack the column."""
+    whole = (np.full(x, none, kind) if isinstance(x, int) else x for x in parts)
+    return np.concatenate([*whole], dtype=kind)
+
+
 def part_of(values: Any) -> Part:
     """An array of Arrow as a part of a column. Integers and texts stay exact."""
-    pa = import_optional("pyarrow", "Reading logs", "logs")
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        return values if _is_plain(pa, kind.value_type) else part_of(values.dictionary_decode())
-    if pa.types.is_floating(kind):
-        return values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    if pa.types.is_signed_integer(kind) and not values.null_count:
-        return values.cast(pa.int64()).to_numpy()
-    if _is_plain(pa, kind):
+    kind = str(values.type)
+    if kind.startswith("dictionary<"):
+        plain = str(values.type.value_type) in _PLAIN
+        return values if plain else part_of(values.dictionary_decode())
+    if kind in _FLOATS:
+        return values.cast("float64").to_numpy(zero_copy_only=False)
+    if kind in _SIGNED and not values.null_count:
+        return values.cast("int64").to_numpy()
+    if kind in _PLAIN:
         return values.dictionary_encode()
     cells = values.to_pylist()
-    if "extension<arrow.json>" in str(kind):
-        cells = [_decoded(cell, kind) for cell in cells]
+    if "extension<arrow.json>" in kind:
+        cells = [_decoded(cell, values.type) for cell in cells]
     return objects(cells)
 
 
@@ -47,12 +108,6 @@ def _decoded(cell: Any, kind: Any) -> Any:
     return cell
 
 
-def _is_plain(pa: Any, kind: Any) -> bool:
-    test = pa.types
-    plain = (test.is_string, test.is_large_string, test.is_integer, test.is_boolean)
-    return any(is_kind(kind) for is_kind in plain)
-
-
 def objects(cells: Sequence[Any]) -> NDArray[np.object_]:
     """The cells as an array of objects, lists too."""
     return np.fromiter(cells, dtype=object, count=len(cells))
@@ -65,9 +120,8 @@ def part_of_cells(cells: Sequence[Any]) -> Part:
         if kinds == {int}:
             return np.array(cells, dtype=np.int64)
         if str in kinds and all(type(x) is str or x != x for x in cells):
-            pa = import_optional("pyarrow", "Reading logs", "logs")
             texts = [x if type(x) is str else None for x in cells]
-            return pa.array(texts, pa.string()).dictionary_encode()
+            return arrow().array(texts, "string").dictionary_encode()
     except (OverflowError, UnicodeEncodeError):  # large integers, and lone surrogates
         return objects(cells)
     if kinds <= {int, float} and all(type(x) is float or abs(x) <= LARGEST for x in cells):
@@ -75,35 +129,15 @@ def part_of_cells(cells: Sequence[Any]) -> Part:
     return objects(cells)
 
 
-def joined(parts: list[Part]) -> Any:
-    """The parts of a column as one array: of floats, of integers, categorical, or of objects. A
-    row without the column is NaN."""
-    parts = [x for x in parts if (x if isinstance(x, int) else len(x))] or parts[:1]
-    if len(parts) == 1 and isinstance(parts[0], np.ndarray):
-        return parts[0]
-    known = [part for part in parts if not isinstance(part, int)]
-    kinds = {part.dtype.kind if isinstance(part, np.ndarray) else "codes" for part in known}
-    if kinds == {"codes"}:
-        return _categorical(parts)
-    if kinds == {"i"} and len(known) == len(parts):
-        return np.concatenate(known)
-    if kinds <= {"i", "f"} and not any(map(_is_large, known)):
-        return np.concatenate([np.full(x, np.nan) if isinstance(x, int) else x for x in parts])
-    return np.concatenate([_as_objects(part) for part in parts])
+def frame_of_columns(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """The frame of columns and of arrays, in their order. A column is freed as it is added."""
+    arrays = {name: x.array() if isinstance(x, Column) else x for name, x in columns.items()}
+    # pandas takes objects for texts otherwise, and refuses lone surrogates
+    return pd.DataFrame({name: pd.Series(x, dtype=x.dtype) for name, x in arrays.items()})
 
 
 def _is_large(part: Part) -> bool:
     return part.dtype.kind == "i" and bool((np.abs(part) > LARGEST).any())
-
-
-def _as_objects(part: Part) -> NDArray[np.object_]:
-    if isinstance(part, int):
-        return np.full(part, np.nan, dtype=object)
-    if isinstance(part, np.ndarray):
-        return objects(part.tolist())
-    whole = _categorical([part])
-    cells = np.append(objects(whole.categories.tolist()), np.nan)
-    return np.asarray(cells[whole.codes])
 
 
 def codes_of(values: Any) -> FloatArray:
@@ -111,21 +145,6 @@ def codes_of(values: Any) -> FloatArray:
     if isinstance(values.dtype, pd.CategoricalDtype):
         return np.asarray(pd.Categorical(values).codes, dtype=np.float64)
     return np.asarray(pd.factorize(objects([str(x) for x in values]))[0], dtype=np.float64)
-
-
-def _categorical(parts: list[Part]) -> pd.Categorical:
-    pa = import_optional("pyarrow", "Reading logs", "logs")
-    kind = next(part.type for part in parts if not isinstance(part, int))
-    chunks = [pa.nulls(x, kind) if isinstance(x, int) else x.cast(kind) for x in parts]
-    whole = pa.chunked_array(chunks).unify_dictionaries()
-    codes = np.concatenate(
-        [x.indices.fill_null(-1).to_numpy(zero_copy_only=False) for x in whole.chunks]
-    )
-    # a file's own dictionary may hold null, or a value twice
-    place, cells = pd.factorize(objects(whole.chunk(0).dictionary.to_pylist()))
-    if len(cells) < len(place) or (place[:1] < 0).any():
-        codes = np.append(place, -1)[codes]
-    return pd.Categorical.from_codes(codes, pd.Index(cells, dtype=object))
 
 
 def by_code(ids: pd.Series) -> pd.Series:

@@ -130,14 +130,15 @@ def _group_size(rows: pd.DataFrame) -> int:
     It is the largest size of parts, one after another, that nothing contradicts: advantages sum to
     0, and are equal where scores are. If no advantage differs from 0, the scores are equal.
     """
-    count_G = np.bincount(groups_of(rows))
+    groups_R = groups_of(rows)
+    count_G = np.bincount(groups_R)
     whole, common = int(count_G.max(initial=1)), int(np.gcd.reduce(count_G))
     if OWN + "advantage" not in rows or not len(rows):
         return whole
     advantages, scores = rows[OWN + "advantage"], rows.filter(regex=f"^{SCORE}")
     most = float(advantages.abs().max())
     for size in (whole, *(x for x in range(common, 1, -1) if common % x == 0)):
-        keys = groups_of(with_groups(rows, size))
+        keys = groups_R if size == whole else groups_of(with_groups(rows, size))
         if most > 0:
             group_R = advantages.groupby(keys).transform("sum", min_count=1)
             alike = advantages.groupby([keys, *(scores[x] for x in scores)], dropna=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from budgetalloc.beliefs.rewards import EQUAL
 from budgetalloc.errors import printable
-from budgetalloc.logs.cells import OWN, each, known_id, numbers, of_type
+from budgetalloc.logs.cells import OWN, each, known_id, numbers, of_type, plain
 from budgetalloc.logs.columns import by_code, codes_of
 from budgetalloc.logs.records import Notes
 
@@ -44,33 +44,33 @@ def wanted(name: Any, *, ids_are_numbers: bool) -> bool:
     """Whether a column may hold such facts. What prompts contain matters if their ids are
     numbers."""
     patterns = (_ADVANTAGE, _SIZE, _LIST, _SCORER, _REASON, _RUN)
-    content = ids_are_numbers and _CONTENT.fullmatch(_plain(name)) is not None
-    return content or any(pattern.fullmatch(_plain(name)) for pattern in patterns)
+    content = ids_are_numbers and _CONTENT.fullmatch(plain(name)) is not None
+    return content or any(pattern.fullmatch(plain(name)) for pattern in patterns)
 
 
 def is_response(name: Any) -> bool:
     """Whether a column holds what the model generated."""
-    return _RESPONSE.fullmatch(_plain(name)) is not None
+    return _RESPONSE.fullmatch(plain(name)) is not None
 
 
 def add_facts(frame: pd.DataFrame, used: list[str]) -> pd.DataFrame:
     """What such columns of a table hold, by names that come after `OWN`."""
     facts = pd.DataFrame(index=frame.index)
     for name in frame.columns.drop(used, errors="ignore"):
-        plain, cells = _plain(name), frame[name]
-        if _ADVANTAGE.fullmatch(plain):
+        key, cells = plain(name), frame[name]
+        if _ADVANTAGE.fullmatch(key):
             facts[f"{OWN}advantage"] = numbers(cells)[0]
-        elif _SIZE.fullmatch(plain):
+        elif _SIZE.fullmatch(key):
             facts[f"{OWN}size {name}"] = numbers(cells)[0]
-        elif _LIST.fullmatch(plain):
+        elif _LIST.fullmatch(key):
             facts[f"{OWN}size {name}"] = each(cells, _size).astype(float)
         elif is_response(name) and (several := each(cells, _responses).astype(float) > 1).any():
             facts[f"{OWN}size {name}"] = np.where(several, each(cells, _responses), np.nan)
         elif is_response(name) and f"{OWN}completion" not in (*facts, *frame):
             facts[f"{OWN}completion"] = codes_of(cells)
-        elif _SCORER.fullmatch(plain) or _REASON.fullmatch(plain):
+        elif _SCORER.fullmatch(key) or _REASON.fullmatch(key):
             facts[f"{OWN}word {name}"] = cells.where(of_type(cells, str))
-        elif _RUN.fullmatch(plain):
+        elif _RUN.fullmatch(key):
             facts[f"{OWN}run {name}"] = codes_of(cells)
     return facts.drop(columns=frame.columns, errors="ignore")
 
@@ -90,7 +90,7 @@ def add_contents(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """The name of the column of ids, and hashes of the prompts' contents if a column has them."""
     facts = pd.DataFrame({f"{OWN}ids {name}": True}, index=frame.index)
     for other in frame.columns.drop(name):
-        if _CONTENT.fullmatch(_plain(other)):
+        if _CONTENT.fullmatch(plain(other)):
             cells = each(frame[other], partial(known_id, is_text=True))
             return facts.assign(**{f"{OWN}content {other}": pd.Series(cells, frame.index, object)})
     return facts
@@ -128,16 +128,12 @@ def with_prompts(rows: pd.DataFrame, notes: Notes, *, named: bool) -> pd.DataFra
         notes.doubt(f"{text}, with another {other!r}: prompts are named by {other!r}", len(rows))
         named_R = content_R.where(content_R.notna(), rows["prompt"].astype(object))
         return rows.assign(prompt=by_code(named_R))
-    if whole and not contents and _PLACE.fullmatch(_plain(own)):
+    if whole and not contents and _PLACE.fullmatch(plain(own)):
         notes.doubt(
             f"{text}: are these the same prompts? If not, name the column of prompts with prompt=",
             len(rows),
         )
     return rows
-
-
-def _plain(name: Any) -> str:
-    return str(name).strip().lower().replace("-", "_")
 
 
 def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) -> None:
@@ -224,7 +220,7 @@ def doubt_runs(rows: pd.DataFrame, notes: Notes) -> None:
 def _doubt_words(word_R: pd.Series, column: str, group_R: pd.Series, notes: Notes) -> None:
     words = sorted(set(word_R.dropna()))
     shown = printable(f"{column!r} ({', '.join(words[:3])}{', ...' if len(words) > 3 else ''})")
-    if _REASON.fullmatch(_plain(column)):
+    if _REASON.fullmatch(plain(column)):
         notes.doubt(
             f"column {shown} says why rows were kept: the figures are those of these rows, not of "
             "the run. Read the log of all rollouts",

@@ -18,10 +18,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from budgetalloc.errors import InputError, import_optional
+from budgetalloc.errors import InputError
 from budgetalloc.logs.arrow_files import Held, Wanted, arrow_frames, check_names
 from budgetalloc.logs.cells import OWN
-from budgetalloc.logs.columns import Part, joined, objects, part_of, part_of_cells
+from budgetalloc.logs.columns import (
+    Column,
+    Part,
+    frame_of_columns,
+    objects,
+    part_of,
+    part_of_cells,
+)
 from budgetalloc.logs.records import (
     BLOCK,
     BYTES_READ,
@@ -30,6 +37,7 @@ from budgetalloc.logs.records import (
     TORN,
     Notes,
     Record,
+    arrow,
     blocks,
     check_no_pointer,
     opened,
@@ -41,8 +49,11 @@ _PACKED = (".gz", ".zst")
 # folders and files that hold no rollouts of training
 _LEFT_OUT = ("eval", "checkpoint-", "cache-", "annotations", ".")
 _DEEPEST = 5  # folders below the one that is searched
+_PIECE = BLOCK // 32  # bytes of JSON lines that Python reads where Arrow refuses one of them
 _HEAD = 64  # rows that tell the kind of a log
+_RETURN = re.compile(rb"\r[^\n]")
 _NONE = type(None)
+_TYPES = {int: "int64", float: "float64", str: "string", bool: "bool", _NONE: "null"}  # of Arrow
 _NULLS = ("success", "decision")  # a ledger tells null from a missing key
 
 
@@ -103,26 +114,35 @@ def head_of(path: Path) -> pd.DataFrame | None:
 def _records(every: Iterable[bytes], head: list[Record], notes: Notes) -> pd.DataFrame | None:
     """The rows of blocks of JSON lines."""
     types, rows = _types(head, {}), 0
-    parts: dict[str, list[Part]] = {name: [] for name in chain.from_iterable(head)}
+    columns = {name: Column() for name in chain.from_iterable(head)}
     for block in every:
-        found = _json_by_arrow(block, types) if types else None
-        if found is None:
-            records, broken = parsed(block.split(b"\n"))
-            notes.note("broken row", broken)
-            names = dict.fromkeys(chain.from_iterable(records))
-            found = {name: part_of_cells([x.get(name, np.nan) for x in records]) for name in names}
-            types, count = _types(records, types), len(records)
-        else:
-            count = max(x if isinstance(x, int) else len(x) for x in found.values())
-        for name in found:
-            parts.setdefault(name, [rows])
-        for name, held in parts.items():
-            held.append(found.get(name, count))
-        rows += count
-    arrays = {name: joined(held) for name, held in parts.items()}
-    # pandas takes objects for texts otherwise, and refuses lone surrogates
-    columns = {name: pd.Series(x, dtype=x.dtype) for name, x in arrays.items()}
-    return pd.DataFrame(columns) if columns else None
+        found = _json_by_arrow(block, types)
+        for piece in _pieces(block) if types and found is None else [block]:
+            found = found if piece is block else _json_by_arrow(piece, types)
+            if found is None:
+                records, broken = parsed(piece.split(b"\n"))
+                notes.note("broken row", broken)
+                names = dict.fromkeys(chain.from_iterable(records))
+                found = {x: part_of_cells([row.get(x, np.nan) for row in records]) for x in names}
+                types, count = _types(records, types), len(records)
+            else:
+                count = max(x if isinstance(x, int) else len(x) for x in found.values())
+            for name in [x for x in found if x not in columns]:
+                columns[name] = Column()
+                columns[name].add(rows)
+            for name, column in columns.items():
+                column.add(found.get(name, count))
+            rows += count
+    return frame_of_columns(columns) if columns else None
+
+
+def _pieces(block: bytes) -> Iterator[bytes]:
+    """The lines of a block, in pieces."""
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start + _PIECE) + 1 or len(block)
+        yield block[start:end]
+        start = end
 
 
 def _types(records: list[Record], known: Mapping[str, type] | None) -> dict[str, type] | None:
@@ -138,15 +158,13 @@ def _types(records: list[Record], known: Mapping[str, type] | None) -> dict[str,
     return types
 
 
-def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] | None:
+def _json_by_arrow(block: bytes, types: Mapping[str, type] | None) -> dict[str, Part] | None:
     """The columns of a block of JSON lines; None if Python has to read it."""
-    pa, reader = (
-        import_optional(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.json")
-    )
-    arrow = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
-    arrow[_NONE] = pa.null()
+    if not types:
+        return None
+    pa, reader = arrow(), arrow("pyarrow.json")
     try:  # a name may have lone surrogates
-        schema = pa.schema([(name, arrow[kind]) for name, kind in types.items()])
+        schema = pa.schema([(name, _TYPES[kind]) for name, kind in types.items()])
         parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
         read = reader.ReadOptions(use_threads=False, block_size=2 * len(block) + 64)
         table = reader.read_json(pa.BufferReader(block), read, parse)
@@ -154,7 +172,9 @@ def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] |
     except (pa.ArrowException, ValueError):
         return None
     nulls, said = sum(x.null_count for x in table.columns), block.count(b"null")
-    lines = sum(map(bool, map(bytes.strip, block.split(b"\n"))))
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    if table.num_rows != lines:
+        lines = sum(map(bool, map(bytes.strip, block.split(b"\n"))))
     if table.num_rows != lines or (nulls and said not in (0, nulls)):
         return None
     found: dict[str, Part] = {}
@@ -175,9 +195,7 @@ def _json_by_arrow(block: bytes, types: Mapping[str, type]) -> dict[str, Part] |
 
 def _csv_by_arrow(path: Path, start: bytes, notes: Notes, wanted: Wanted) -> pd.DataFrame | None:
     """The rows of a CSV file; None if Python has to read it."""
-    pa, reader = (
-        import_optional(name, "Reading logs", "logs") for name in ("pyarrow", "pyarrow.csv")
-    )
+    pa, reader = arrow(), arrow("pyarrow.csv")
     names, separator = _header(start.split(b"\n", 1)[0])
     broken: list[Any] = []
 
@@ -239,10 +257,11 @@ class _Unquoted(io.RawIOBase):
         data: bytes = self._file.read(size)
         self._moved(self._raw.tell() - self._place)
         self._place = self._raw.tell()
-        text = self._last + data
-        if b"\r" in text and text.count(b"\r") - text.endswith(b"\r") != text.count(b"\r\n"):
+        # without a copy: a new megabyte for each read costs more than the search
+        inside = b"\r" in data and _RETURN.search(data)
+        if inside or _RETURN.search(self._last + data[:1]):
             raise ValueError("a carriage return within a line")
-        self._last = text[-1:]
+        self._last = data[-1:]
         return data
 
     def close(self) -> None:

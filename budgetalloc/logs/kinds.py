@@ -8,6 +8,7 @@ into one stream. tinker-cookbook has a line for each rollout, NeMo Gym a line fo
 rollouts' rewards.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from budgetalloc.beliefs.ids import text_id
+from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import check_range, to_unit
 from budgetalloc.errors import InputError
 from budgetalloc.logs import completions
@@ -80,9 +82,8 @@ def _ledger(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> _Mad
                 argument=argument,
             )
     frame = frame.reindex(columns=dict.fromkeys([*frame.columns, *_LEDGER, *_MARKS, "domain"]))
-    resumed_R = pd.Series(_marks(frame["resumed"], as_integer, math.nan), dtype=float)
-    ranges = _marks(frame["reward_range"], check_range, (math.nan, math.nan))
-    low_R, high_R = np.array(ranges, dtype=float).reshape(-1, 2).T
+    resumed_R = pd.Series(_marks(frame["resumed"], as_integer, 1)[:, 0])
+    low_R, high_R = _marks(frame["reward_range"], check_range, 2).T
     sums_R = frame["domain"].notna() & frame["id"].isna()
     mark_R = ~np.isnan(resumed_R) | ~np.isnan(low_R) | sums_R
     step_R = pd.Series(numbers(frame["step"])[0])
@@ -130,14 +131,12 @@ def _domains(lines: pd.DataFrame) -> dict[str, dict[str, float]]:
     return known
 
 
-def _marks(cells: pd.Series, read: Callable[[Any], Any], none: Any) -> list[Any]:
-    """What `read` makes of each cell; `none` where it holds nothing that can be read."""
-    found = [none] * len(cells)
+def _marks(cells: pd.Series, read: Callable[[Any], Any], size: int) -> FloatArray:
+    """The numbers, so many, that `read` makes of each cell; NaN where it can read nothing."""
+    found = np.full((len(cells), size), math.nan)
     for at in np.flatnonzero(cells.notna()):
-        try:
+        with contextlib.suppress(*FAULTS):
             found[at] = read(cells.iloc[at])
-        except FAULTS:
-            continue
     return found
 
 

@@ -98,6 +98,11 @@ def check_no_pointer(path: Path) -> None:
             )
 
 
+def arrow(module: str = "pyarrow") -> Any:
+    """The library that reads files; raises `UnsupportedError` if it is not installed."""
+    return import_optional(module, "Reading logs", "logs")
+
+
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """The bytes of a file, plain, gzip or zstd, and the file as it is.
@@ -113,8 +118,7 @@ def opened(path: Path) -> Iterator[tuple[Any, Any]]:
         if start[:2] == b"\x1f\x8b":
             yield gzip.GzipFile(fileobj=raw), raw
         elif start[:4] == b"\x28\xb5\x2f\xfd":
-            arrow = import_optional("pyarrow", "Reading files compressed with zstd", "logs")
-            yield io.BufferedReader(arrow.CompressedInputStream(raw, "zstd")), raw
+            yield io.BufferedReader(arrow().CompressedInputStream(raw, "zstd")), raw
         else:
             yield raw, raw
 

@@ -25,6 +25,7 @@ from budgetalloc.logs.cells import (
     listed,
     numbers,
     of_type,
+    plain,
     there,
     types,
     weighted,
@@ -94,10 +95,6 @@ class Columns:
         return list(dict.fromkeys([*self.others.values(), *self.ids, *self.rewards, *self.counts]))
 
 
-def _plain(name: Any) -> str:
-    return str(name).strip().lower().replace("-", "_").replace(" ", "_")
-
-
 def wanted(
     asked: Asked, columns: Mapping[str, bool], *, numbers: bool = False
 ) -> tuple[set[str], str | None]:
@@ -105,14 +102,14 @@ def wanted(
     hold numbers; with `numbers`, all of those are read."""
     known = {*_STEP, *_ID, *_NUMBERED, *_TEXT, *_SUCCESSES, *_ROLLOUTS, *_REWARD, *_REWARDS}
     known |= {*_LENGTH, "predicted", "cost", "trainer_step", "domain"}
-    ids = [number for name, number in columns.items() if _plain(name) in (*_ID, *_NUMBERED)]
+    ids = [number for name, number in columns.items() if plain(name) in (*_ID, *_NUMBERED)]
     ids += [columns[name] for name in asked.prompts if name in columns]
     read = {
         name
         for name, number in columns.items()
         if name in asked.names
-        or _plain(name) in known
-        or _WIDE.fullmatch(_plain(name))
+        or plain(name) in known
+        or _WIDE.fullmatch(plain(name))
         or facts.wanted(name, ids_are_numbers=any(ids))
         or (numbers and number)
     }
@@ -127,7 +124,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     Raises:
         InputError: an argument names a column that the table lacks.
     """
-    by_name = {_plain(name): str(name) for name in reversed(frame.columns)}
+    by_name = {plain(name): str(name) for name in reversed(frame.columns)}
 
     def one(choices: Sequence[str]) -> str | None:
         return next((by_name[x] for x in choices if x in by_name), None)
@@ -150,7 +147,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
             there(frame, argument, name)
     counts = (*counted(_SUCCESSES), *counted(_ROLLOUTS))
     counts = counts if not named and len(counts) == 2 else ()
-    wide = [name for name in map(str, frame.columns) if _WIDE.fullmatch(_plain(name))]
+    wide = [name for name in map(str, frame.columns) if _WIDE.fullmatch(plain(name))]
     rewards = named or dict.fromkeys(several(_REWARD) or several(_REWARDS) or wide, 1.0)
     rewards = {} if counts else rewards
     if not ids or not (rewards or counts):
@@ -170,7 +167,7 @@ def columns_of(frame: pd.DataFrame, asked: Asked) -> Columns | None:
     if len(rewards) == 1 and not weights and not _in_lists(frame, columns):
         ((name, _),) = rewards.items()
         kinds = types(frame[name])
-        grouped = list in kinds or (_plain(name) in _REWARDS and str in kinds)
+        grouped = list in kinds or (plain(name) in _REWARDS and str in kinds)
         columns = replace(columns, grouped=grouped)
     return columns
 
@@ -214,7 +211,7 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
     columns = _counts_or_numbers(frame, columns, notes)
     _doubt_ids(frame, columns, notes)
     own = frame.filter(regex=f"^{OWN}")
-    alike = [name for name in frame.columns if _plain(name) in (*_TEXT, *_REWARDS, "domain")]
+    alike = [name for name in frame.columns if plain(name) in (*_TEXT, *_REWARDS, "domain")]
     notes.unused(frame, [*columns.used, *alike, *_numbered(frame, columns), *own])
     untyped = frame.attrs.get("untyped", False)
     if lists := _in_lists(frame, columns):
@@ -274,9 +271,10 @@ def rollouts(frame: pd.DataFrame, asked: Asked, path: Path, notes: Notes) -> pd.
 def doubt_rewards(rows: pd.DataFrame, notes: Notes) -> None:
     """Notes rewards that may be counts: whole numbers above 1, one for each prompt of a step."""
     known = rows["reward"].dropna()
-    whole = (known % 1 == 0).all() and (known >= 0).all() and known.max() > 1
-    several = rows["grouped"].any() or (np.bincount(groups_of(rows)) > 1).any()
-    if len(known) >= _ENOUGH and whole and not several:
+    whole = known.max() > 1 and (known % 1 == 0).all() and (known >= 0).all()
+    if not whole or len(known) < _ENOUGH or rows["grouped"].any():
+        return
+    if (np.bincount(groups_of(rows)) == 1).all():
         names = [name.removeprefix(SCORE) for name in rows if name.startswith(SCORE)]
         notes.doubt(
             f"column {' and '.join(map(repr, names))} holds whole numbers up to {known.max():g}, "
@@ -340,14 +338,17 @@ def with_groups(rows: pd.DataFrame, size_R: pd.Series | int) -> pd.DataFrame:
     >>> with_groups(rows, 2)["group"].tolist()
     [0, 0, 0, 0, 1, 1]
     """
-    at_R = rows.groupby(groups_of(rows), sort=False).cumcount()
+    groups_R = groups_of(rows)
+    if isinstance(size_R, int) and np.bincount(groups_R).max(initial=0) <= size_R:
+        return rows
+    at_R = rows.groupby(groups_R, sort=False).cumcount()
     group_R = (at_R // np.maximum(size_R, 1)).fillna(0).astype(np.int64)
     return rows.assign(group=group_R) if group_R.any() else rows
 
 
 def _numbered(frame: pd.DataFrame, columns: Columns) -> list[str]:
     """A column 'id' or 'index' next to the texts of prompts."""
-    return [str(x) for x in frame.columns if columns.hashed and _plain(x) in _NUMBERED][:1]
+    return [str(x) for x in frame.columns if columns.hashed and plain(x) in _NUMBERED][:1]
 
 
 def _doubt_ids(frame: pd.DataFrame, columns: Columns, notes: Notes) -> None:
@@ -357,7 +358,7 @@ def _doubt_ids(frame: pd.DataFrame, columns: Columns, notes: Notes) -> None:
             f"prompts are named by column {own!r}; prompt={name!r} names them by column {name!r}",
             len(frame),
         )
-    if _plain(own) in _NUMBERED and not columns.grouped and len(frame) >= _ENOUGH:
+    if plain(own) in _NUMBERED and not columns.grouped and len(frame) >= _ENOUGH:
         alone = frame[own].map(str).is_unique
         notes.doubt(
             f"no value of the column {own!r} comes twice: does it number rows? Name the column of "
@@ -368,7 +369,7 @@ def _doubt_ids(frame: pd.DataFrame, columns: Columns, notes: Notes) -> None:
 
 def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> Columns:
     """The columns, after a check whether one such as `n` counts rollouts or numbers them."""
-    if not columns.counts or _plain(columns.counts[1]) not in _MANY:
+    if not columns.counts or plain(columns.counts[1]) not in _MANY:
         return columns
     passed, count = columns.counts
     n_G = pd.Series(numbers(frame[count])[0], frame.index)
@@ -397,8 +398,8 @@ def _counts_or_numbers(frame: pd.DataFrame, columns: Columns, notes: Notes) -> C
 def _of_tokens(cells: pd.Series) -> bool:
     """Whether lists hold the scores of tokens, of which the last one has the rollout's."""
     lists = [x for x in cells if isinstance(x, list) and len(x) > 1]
-    plain = all(isinstance(x, (int, float)) for each in lists for x in each)
-    if len(lists) < _ENOUGH or len(lists) < len(cells) or not plain:
+    real = all(isinstance(x, (int, float)) for each in lists for x in each)
+    if len(lists) < _ENOUGH or len(lists) < len(cells) or not real:
         return False
     ends = sum(x[-1] != 0 for x in lists)
     return ends > 1 and len(set(map(len, lists))) > 1 and not any(any(x[:-1]) for x in lists)
