@@ -33,7 +33,10 @@ PROMPTS, CANDIDATES, ROLLOUTS = 1_024, 100_000, 8_192
 TIMES = ("milliseconds", "candidates")
 # The name of a method in the learning benchmark, if it differs.
 LEARNED_AS = {"thompson": "thompson_group", "reinforce_ada": "reinforce_ada_released"}
-LEARNED_WITH = {"cures": "first=0"}  # settings of the benchmark that are not the method's defaults
+LEARNED_WITH = {
+    "cures": "first=0",
+    "sampled": "groups=2",
+}  # settings of the benchmark that are not the method's defaults
 # What else is published about rollouts, and where it is, or why it is not.
 ELSEWHERE = (
     ("rStar2-Agent, DART-GUI (counts)", "`roc`, `dart`"),
@@ -160,11 +163,13 @@ def standings() -> dict[str, str]:
     folder = ROOT / "benchmarks" / "learning"
     sys.path.insert(0, str(folder))
     try:
+        from mixes import MIXES
         from run import read
         from table import averaged, best_uniform, collect
     finally:
         sys.path.remove(str(folder))
-    rows = read(folder / "results.jsonl") + read(folder / "released.jsonl")
+    files = "results.jsonl", "released.jsonl", "table.jsonl"
+    rows = [row for file in files for row in read(folder / file) if row["mix"] in MIXES]
     mixes = list(dict.fromkeys(row["mix"] for row in rows))
     tables = {mix: collect(rows, mix)[0] for mix in mixes}
     bases = {mix: curves.get(best_uniform(rows, mix), {}) for mix, curves in tables.items()}

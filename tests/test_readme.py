@@ -119,7 +119,7 @@ def section(heading):
 def test_the_first_rows_of_the_readme_are_counted_in_the_evidence(heading, row):
     text = section(heading)
     (share,) = re.findall(r"final success\*\*: (\S+) ", text)
-    higher, lower = re.search(r"the run\*\*: higher on (\d+) .*?Lower on (\d+)", text).groups()
+    higher, lower = re.search(r"the run\*\*: higher on (\d+) .*?Lower on (\d+|none)", text).groups()
     said = next(line for line in README.splitlines() if line.startswith(f"| {row}")).lower()
     assert f"{fewer(share)} % fewer rollouts" in said
     assert re.search(rf"higher on {higher}, lower on {lower}\b", said)
@@ -156,7 +156,7 @@ def test_figures_in_sentences_are_those_of_the_tables():
     assert f"Higher on 3 of 3, by {graded[0][1:]} to {graded[-1][1:]}" in section("Other questions")
     arms = dict(columns(read("benchmarks/peer/README.md"), "# Comparison", "arm", "end"))
     ends = [arms[name] for name in ("trl-cgrpo, grid to 8", "GRPO", "budgetalloc")]
-    assert "Ends at {}, plain GRPO at {}, `adaptive()` at {}".format(*ends) in section("Other questions")
+    assert "Ends at {}, plain GRPO at {}, `sampled` at {}".format(*ends) in section("Other questions")
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Success against rollouts, tokens and seconds: where rollouts differ in length, equal rollouts are not equal costs.
 
-    python benchmarks/learning/against.py --mix chain --policy adaptive --policy adaptive_tokens [RESULTS]
+    python benchmarks/learning/against.py --mix chain --policy sampled --policy sampled_tokens [RESULTS]
 
 For each of the three, the mean held-out success over a run up to what the cheapest of the compared runs spent, by the
 trapezoid rule, and in brackets the difference to the first policy: the mean and each seed's. Tokens are those of the

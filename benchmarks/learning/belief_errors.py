@@ -2,9 +2,9 @@
 
     python benchmarks/learning/belief_errors.py --mix u_shape --mix many_wrong [--seed 100]
 
-A run of `adaptive()` is trained once for each mix. The exact rate of every prompt before each step is kept in
+A run of `sampled(groups=2)` is trained once for each mix. The exact rate of every prompt before each step is kept in
 `recorded/`, which is not in the repository. Then every estimator goes through these rates: at each step 256 rollouts
-are drawn as `adaptive()` draws single ones, by the estimator's own beliefs, and their outcomes by the exact rates.
+are drawn as `sampled` draws single ones, by the estimator's own beliefs, and their outcomes by the exact rates.
 Learning does not react to the draws. Printed are, over the rollouts:
 
 - first visits, returning: the mean squared error of the belief before the step against the exact rate;
@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import budgetalloc as ba
+from budgetalloc import policies
 from budgetalloc.beliefs.estimator import Estimator
 
 RECORDED = Path(__file__).with_name("recorded")
-RATES = {"many_wrong": 4.5e-4, "hard_wrong": 4.5e-4, "growing": 2e-4}  # those of adaptive(); of other mixes 3e-4
+RATES = {"many_wrong": 4.5e-4, "hard_wrong": 4.5e-4, "growing": 2e-4}  # those of `sampled`; of other mixes 3e-4
 ROLLOUTS, BACK, ROSE = 256, 20, 0.2
 Floats = NDArray[np.float64]
 
@@ -38,7 +39,7 @@ class World:
 
 
 def record(mix: str, seed: int, steps: int = 150) -> World:
-    """The rates of a training run of `adaptive()`, read from `recorded/` if it was trained before."""
+    """The rates of a training run of `sampled(groups=2)`, read from `recorded/` if it was trained before."""
     path = RECORDED / f"{mix}-{seed}-{steps}.npz"
     if path.exists():
         with np.load(path) as saved:
@@ -63,7 +64,7 @@ def record(mix: str, seed: int, steps: int = 150) -> World:
             rates.append([known[x] for x in ids])
 
     def attach(trainer: Any) -> None:
-        trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive(seed=seed)))
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, policies.sampled(groups=2, seed=seed)))
         trainer.add_callback(Record(Exact(trainer, MIXES[mix], rows, seed)))
 
     train(
@@ -89,7 +90,7 @@ def estimators(world: World) -> dict[str, Callable[[], Estimator]]:
     """The rows of the table: each estimator's name, and how it is made."""
     text = ba.Features.of_texts(list(range(len(world.texts))), world.texts)
     return {
-        "adaptive()": lambda: ba.BetaEstimator(prior=(0.3, 0.3), idle=0.98),
+        "sampled": lambda: ba.BetaEstimator(prior=(0.3, 0.3), idle=0.98),
         "VADE's": lambda: ba.BetaEstimator(discount=0.2, idle=0.999),
         "tracking": ba.TrackingEstimator,
         "tracking, text": lambda: ba.TrackingEstimator(text),

@@ -35,6 +35,7 @@ from table import with_interval
 import budgetalloc as ba
 from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.skills import ALPHABET, ANSWER_LENGTH, OPERATIONS, STRINGS, WEIGHTS, is_trap
+from budgetalloc.policies import sampled
 
 __all__ = ["ALPHABET", "ANSWER_LENGTH", "WEIGHTS", "answer", "held_out", "is_trap", "make_reward", "pool"]
 
@@ -106,13 +107,13 @@ def _static(*parts: float) -> dict[str, Any]:
 
 
 POLICIES: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
-    "learn": (lambda seed: ba.adaptive(seed=seed), {"domain": "domain", "mixture": "learn"}),
-    "even": (lambda seed: ba.adaptive(seed=seed), _static(1, 1, 1, 1, 1)),
-    "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
-    "no hopeless": (lambda seed: ba.adaptive(seed=seed), _static(1, 1, 1, 1, 0.08)),
-    "slow half": (lambda seed: ba.adaptive(seed=seed), _static(1, 4, 1, 1, 1)),
-    "two thirds to d": (lambda seed: ba.adaptive(seed=seed), _static(4, 4, 2, 2, 0.25)),
-    "proportional": (lambda seed: ba.adaptive(seed=seed), _static(*SIZES.values())),
+    "learn": (lambda seed: sampled(groups=2, seed=seed), {"domain": "domain", "mixture": "learn"}),
+    "even": (lambda seed: sampled(groups=2, seed=seed), _static(1, 1, 1, 1, 1)),
+    "sampled": (lambda seed: sampled(groups=2, seed=seed), {}),
+    "no hopeless": (lambda seed: sampled(groups=2, seed=seed), _static(1, 1, 1, 1, 0.08)),
+    "slow half": (lambda seed: sampled(groups=2, seed=seed), _static(1, 4, 1, 1, 1)),
+    "two thirds to d": (lambda seed: sampled(groups=2, seed=seed), _static(4, 4, 2, 2, 0.25)),
+    "proportional": (lambda seed: sampled(groups=2, seed=seed), _static(*SIZES.values())),
     "sec": (lambda seed: ba.methods.sec(domain_of=environment, seed=seed), {}),
     "dump": (lambda seed: ba.methods.dump(domain_of=environment, seed=seed), {}),
     "pac": (lambda seed: ba.methods.pac(domain_of=environment, seed=seed), {}),

@@ -1,4 +1,4 @@
-"""Do the figures of a report on a uniform run rank the gain that `adaptive()` has on the same mix?
+"""Do the figures of a report on a uniform run rank the gain that `sampled(groups=2)` has on the same mix?
 
     python benchmarks/learning/gain_ranking.py                          # the ranking, from gain_ranking.json
     python benchmarks/learning/gain_ranking.py --log u_shape --group 8  # one of the runs again: its figures

@@ -1,7 +1,7 @@
 """Tokens to the same success under budgets of length, on `chain` and on `verbose`. Resumable.
 
     python benchmarks/learning/lengths.py                    # what is missing in lengths.jsonl, then the table
-    python benchmarks/learning/lengths.py --mix verbose --policy adaptive --seed 7
+    python benchmarks/learning/lengths.py --mix verbose --policy sampled --seed 7
     python benchmarks/learning/lengths.py --table
 
 A run has 70 prompts (`verbose`: 32), which return about every fourth step of 16 prompts (8) with 8 rollouts of each. A
@@ -26,6 +26,7 @@ from run import read
 from trees import mean_success
 
 import budgetalloc as ba
+from budgetalloc import policies
 from budgetalloc.offline.intervals import reached
 
 
@@ -59,7 +60,7 @@ MIXES = {
             "cap: 1.25 longest": {"cap": {}},
             "cap: 1.0 mean": {"cap": {"of": "mean", "times": 1.0}},
         },
-        rates={"uniform": 2e-4, "adaptive": 3e-4},  # tuned in results.jsonl
+        rates={"uniform": 2e-4, "sampled": 3e-4},  # tuned in results.jsonl
         prompts=16,
         per_length=10,
         held_out=30,
@@ -77,7 +78,7 @@ MIXES = {
             "thought 40, answer 5": {"thought": (40, 5)},
             "thoughts truncated at 30 and 60": {"truncated": {"budgets": [30, 60], "answer": 5, "roots": 0.5}},
         },
-        rates={"uniform": 1e-4, "adaptive": 1e-4},  # this and the arms were chosen on seed 100
+        rates={"uniform": 1e-4, "sampled": 1e-4},  # this and the arms were chosen on seed 100
         prompts=8,
         per_length=8,
         held_out=17,
@@ -88,7 +89,7 @@ MIXES = {
 }
 POLICIES: dict[str, Callable[[int], ba.Policy]] = {
     "uniform": lambda seed: ba.uniform(seed=seed),
-    "adaptive": lambda seed: ba.adaptive(seed=seed),
+    "sampled": lambda seed: policies.sampled(groups=2, seed=seed),
 }
 SEEDS = tuple(range(10))
 OUT = Path(__file__).with_suffix(".jsonl")

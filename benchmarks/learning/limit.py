@@ -1,6 +1,6 @@
 """What would exact success rates give, and how much of it does a policy have?
 
-    python benchmarks/learning/limit.py [--policy adaptive --policy adaptive_3]
+    python benchmarks/learning/limit.py [--policy sampled --policy adaptive_3]
 
 For each mix, on the seeds on which the oracle ran: mean success and pass@64 of uniform groups at their best size and
 rate, of the policies, and of the oracle with each of its weights (`oracle.py`) that ran on all these seeds. A policy's
@@ -69,10 +69,10 @@ def _cell(result: tuple[float, float] | None) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", action="append", help="default: adaptive")
+    parser.add_argument("--policy", action="append", help="default: sampled")
     args = parser.parse_args()
     rows = [row for name in ("results", "results_features", "rounds") for row in read(HERE / f"{name}.jsonl")]
-    print("\n".join(lines(rows, args.policy or ["adaptive"])))
+    print("\n".join(lines(rows, args.policy or ["sampled"])))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What exact success rates would give: the limit of any belief.
 
 Before each step, the exact success rate of every prompt is computed with the model that is trained (of 1,024 drawn
-prompts if the pool has more than 4,096). `adaptive()`'s own rule then draws single rollouts in proportion to the root
+prompts if the pool has more than 4,096). The rule of `sampled` then draws single rollouts in proportion to the root
 of a weight of that rate, and the baseline is the rate itself. No real run can do that.
 
 Damaged oracles tell which error of a belief costs how much: rates of 10 steps before, in the choice of prompts, in the

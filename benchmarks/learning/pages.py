@@ -13,7 +13,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import harm
 import with_features
+from mixes import MIXES, SHAPES
 from run import read
 from table import HERE, Row
 from verdict import rivals, verdict
@@ -29,15 +31,18 @@ RIVALS = 0, 2, 3, 4, 5
 
 def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, str]]:
     """The path of a page, the heading of a section, and the tables and sentences that belong there."""
-    yield EVIDENCE, "## Twelve mixes of tasks", verdict(rows, "adaptive", short=True)
-    long = verdict(rows, "adaptive")
+    own = [*rows, *(run for run in read(folder / "table.jsonl") if run["mix"] in MIXES)]
+    yield EVIDENCE, "## Twelve mixes of tasks", verdict(own, "adaptive", short=True)
+    shapes = [pool for pool in harm.pools(read(folder / "table.jsonl"), "adaptive") if pool.name in SHAPES]
+    yield EVIDENCE, "## Pools of other shapes", harm.table(shapes)
+    long = verdict(own, "adaptive")
     left_out = [line for line in long.splitlines() if line.startswith("- **Left out**")]
     yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, SHARES), "", *left_out])
     others = [*read(folder / "graded.jsonl"), *read(folder / "scheduled.jsonl")]
-    yield BENCHMARK, "## Other rewards", table(verdict(others, "adaptive"), GAINS)
-    yield BENCHMARK, "## Published methods", table(rivals(rows, "adaptive"), RIVALS)
+    yield BENCHMARK, "## Other rewards", table(verdict(others, "sampled"), GAINS)
+    yield BENCHMARK, "## Published methods", table(rivals(rows, "sampled"), RIVALS)
     sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
-    yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "adaptive"), SIZES)
+    yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "sampled"), SIZES)
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
     given = rows, rounds, "adaptive_3"

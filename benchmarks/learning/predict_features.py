@@ -158,7 +158,7 @@ def estimators(prompts: Prompts) -> dict[str, Callable[[], Estimator | Rival]]:
     """A row of the table each: its name, and how its estimator is made."""
     text, shuffled = prompts.features(), prompts.features(shuffled=True)
     return {
-        "adaptive(): Beta(.3,.3), idle 0.98": lambda: ba.BetaEstimator(prior=(0.3, 0.3), idle=0.98),
+        "sampled: Beta(.3,.3), idle 0.98": lambda: ba.BetaEstimator(prior=(0.3, 0.3), idle=0.98),
         "VADE's: discount 0.2, idle 0.999": lambda: ba.BetaEstimator(discount=0.2, idle=0.999),
         "MoPPS's: discount 0.5": lambda: ba.BetaEstimator(prior=(1, 1), discount=0.5),
         "BOTS's, without anchors: 0.8 a step": lambda: ba.BetaEstimator(prior=(1, 1), discount=0.8, idle=0.8),

@@ -77,14 +77,22 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
     "ebpo": (lambda seed: ba.methods.ebpo(seed=seed), {}),
     "aero": (lambda seed: ba.methods.aero(seed=seed), {}),
     "v05": (lambda seed: ba.methods.v05(more=4, seed=seed), {}),  # the paper's 1 takes up to 13 rounds a step
-    "adaptive": (lambda seed: ba.adaptive(seed=seed), {}),
+    # The default, also in small pools; and that of 0.5.0, whose rule `adaptive` still has with features and rounds.
+    "adaptive": (lambda seed: ba.adaptive(seed=seed), {"fallback": False}),
+    "sampled": (lambda seed: policies.sampled(groups=2, seed=seed), {}),
     "adaptive_text": (lambda seed: ba.adaptive(seed=seed), {"features": "text"}),
     # The choice of prompts without the posterior baseline: groups of at least 4 with their own mean and deviation.
-    "own_groups": (lambda seed: ba.adaptive(seed=seed), {"baseline": "group", "scale": "group", "min_group": 4}),
+    "own_groups": (
+        lambda seed: policies.sampled(groups=2, seed=seed),
+        {"baseline": "group", "scale": "group", "min_group": 4},
+    ),
     "adaptive_singles": (lambda seed: policies.sampled(groups=1, seed=seed), {}),
-    "adaptive_second": (lambda seed: policies.sequential(ba.adaptive(seed=seed)), {}),
-    "text_second": (lambda seed: policies.sequential(ba.adaptive(seed=seed)), {"features": "text"}),
-    "explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {}),
+    "sampled_second": (lambda seed: policies.sequential(policies.sampled(groups=2, seed=seed)), {}),
+    "text_second": (
+        lambda seed: policies.sequential(policies.sampled(groups=2, unsolved=0.5, seed=seed)),
+        {"features": "text"},
+    ),
+    "explore_1": (lambda seed: policies.sampled(groups=2, explore=0.1, seed=seed), {}),
     "text_explore_1": (lambda seed: ba.adaptive(explore=0.1, seed=seed), {"features": "text"}),
     "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), {}),
     "even_3": (lambda seed: ba.adaptive(explore=1, rounds=3, seed=seed), {}),
@@ -103,8 +111,8 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
         for kept in (0.9, 0.96, 1.0)
         for scale in ("group", "none")
     },
-    "adaptive_tokens": (lambda seed: ba.adaptive(seed=seed), {"cost": "tokens"}),
-    "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), {"cost": "seconds"}),
+    "sampled_tokens": (lambda seed: policies.sampled(groups=2, seed=seed), {"cost": "tokens"}),
+    "sampled_seconds": (lambda seed: policies.sampled(groups=2, seed=seed), {"cost": "seconds"}),
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8; a mix with larger steps has fewer of them
 GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16, "reinforce_ada_released": 4}  # others: 8, in as many rows

@@ -89,10 +89,12 @@ def on_grid(run: Row, grid: Curve) -> Curve:
 
 
 def of_table(rows: list[Row], mix: str) -> list[Row]:
-    """The runs of `STEPS` steps of a mix on the table's seeds, each policy's at its tuned rate."""
+    """The runs of `STEPS` steps of a mix on the table's seeds, each policy's at its tuned rate; at that of uniform
+    groups if it was not tuned on the mix."""
     tuned = best_rates(rows, TUNING_SEEDS)
+    usual = tuned.get((best_uniform(rows, mix), mix))
     of_mix = [run for run in rows if run["mix"] == mix and run["seed"] in TABLE_SEEDS and run["steps"] == STEPS]
-    return [run for run in of_mix if run["rate"] == tuned.get((run["policy"], mix))]
+    return [run for run in of_mix if run["rate"] == tuned.get((run["policy"], mix), usual)]
 
 
 def collect(rows: list[Row], mix: str) -> tuple[dict[str, dict[int, Curve]], Curve]:

@@ -1,8 +1,8 @@
 """What twice the best learning rate does to a policy and to uniform with its best group, on the tuning seeds.
 
-    python benchmarks/learning/twice.py [--policy adaptive]
+    python benchmarks/learning/twice.py [--policy sampled]
     python benchmarks/learning/run.py --out benchmarks/learning/twice.jsonl --rate 6e-4 --mix u_shape \
-        --policy adaptive --policy uniform2 --seed 100 --seed 101
+        --policy sampled --policy uniform2 --seed 100 --seed 101
 
 The rate is the lowest with runs of both that is at least twice the policy's own. The runs at such rates are in a file
 of their own, `twice.jsonl`: they check a rate that the table has, and do not choose it.
@@ -48,7 +48,7 @@ def twice(rows: list[Row], checks: list[Row], name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", default="adaptive")
+    parser.add_argument("--policy", default="sampled")
     print(twice(read(HERE / "results.jsonl"), read(HERE / "twice.jsonl"), parser.parse_args().policy))
 
 

@@ -5,7 +5,8 @@
     python benchmarks/learning/verdict.py --rivals --mix u_shape --mix hard_once      # on these at least
 
 Uniform has the group size and the rate that are best for the mix on the tuning seeds. All differences are paired over
-seeds, at each policy's tuned rate; intervals are Student's t over seeds (95 %). A policy is called higher or lower only
+seeds, at each policy's tuned rate, or at uniform's if the policy was not tuned on the mix, as `adaptive` was not;
+intervals are Student's t over seeds (95 %). A policy is called higher or lower only
 where the interval, to the three digits printed, excludes 0; elsewhere no difference was seen. "share" is the share of
 uniform's rollouts after which the policy's mean curve reaches the end of uniform's. A share that is never reached
 counts as 1 in the geometric mean, which favours the policy; these mixes are listed. The interval of the geometric mean
@@ -90,7 +91,7 @@ def verdict(rows: list[Row], name: str, short: bool = False) -> str:
         reached[mix] = share[0]
         cells = [mix, str(len(own)), f"{own[:, 0].mean():.3f}"]
         cells += [f"{GENERATIONS.get(uniform, 8)}, {tuned[uniform, mix]:g}", f"{base.mean():.3f}", pass64[0]]
-        cells += [f"{tuned[name, mix]:g}", f"{own.mean():.3f}", pass64[1]]
+        cells += [f"{tuned.get((name, mix), tuned[uniform, mix]):g}", f"{own.mean():.3f}", pass64[1]]
         cells += [with_interval(gains[mix]), coverage, share_with_interval(share), at_equal]
         lines.append((float(gains[mix].mean()), [cells[at] for at in _SHORT_CELLS] if short else cells))
     text = [line.replace("{}", name) for line in head(SHORT if short else HEAD)]
@@ -167,7 +168,7 @@ def rivals(rows: list[Row], name: str) -> str:
     )
     for rival in sorted({run["policy"] for run in rows}):
         its = of_mixes(rows, rival)
-        if rival.startswith(("adaptive", "uniform")) or not own.keys() <= its.keys():
+        if rival.startswith(("adaptive", "sampled", "uniform")) or not own.keys() <= its.keys():
             continue
         cells = [rival, str(sum(len(own[mix].keys() & its[mix].keys()) for mix in own))]
         pairs = {mix: paired(own[mix], its[mix]) for mix in own}
@@ -200,12 +201,12 @@ def values_of(rows: list[Row], mix: str, name: str) -> dict[int, Curve]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="*", type=Path, default=[HERE / "results.jsonl"])
+    parser.add_argument("results", nargs="*", type=Path, default=[HERE / "results.jsonl", HERE / "table.jsonl"])
     parser.add_argument("--policy", default="adaptive")
     parser.add_argument("--rivals", action="store_true", help="compare with the published methods instead of uniform")
     parser.add_argument("--mix", action="append", choices=[*MIXES, *SIZED], help="default: all")
     args = parser.parse_args()
-    rows = [run for path in args.results for run in read(path) if not args.mix or run["mix"] in args.mix]
+    rows = [run for path in args.results for run in read(path) if run["mix"] in (args.mix or MIXES | SIZED)]
     print(rivals(rows, args.policy) if args.rivals else verdict(rows, args.policy))
 
 

@@ -47,11 +47,10 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    import budgetalloc as ba
-
     sys.path.insert(0, str(ROOT / "benchmarks" / "learning"))
     import train as testbed
 
+    from budgetalloc import policies
     from budgetalloc.cli.testbed import skills
     from budgetalloc.trl import AdaptiveGRPOCallback
 
@@ -74,7 +73,7 @@ def run(job: Job, steps: int = 1000, budget: int = BUDGET, eval_every: int = 10)
     def attach(trainer: Any) -> None:
         trainer.callback_handler.callbacks.insert(0, Stop())  # the curve's last point is taken after it
         if arm == "budgetalloc":
-            trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive(seed=seed)))
+            trainer.add_callback(AdaptiveGRPOCallback(trainer, policies.sampled(groups=2, seed=seed)))
         if arm.startswith("trl-cgrpo"):
             calibrate = trainer.calibrate
 

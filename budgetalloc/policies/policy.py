@@ -59,7 +59,8 @@ class Policy:
         memory: Per-prompt columns in addition to the beliefs, or None.
         expect: The baseline of `Needs(baseline="policy")`: the expected success of each rollout of
             a step.
-        decide_with_features: The rule that `with_features` puts in place of `decide`, if any.
+        featured: The policy whose rule, memory and needs `with_features` puts in place of this
+            one's, if any.
         plan: The rollouts of each step, if they vary over the run (`contrib.pacing`); after the
             plan those of the budget hold.
 
@@ -78,7 +79,7 @@ class Policy:
     keep: Keep | None = None
     memory: Memory | None = None
     expect: Expect | None = None
-    decide_with_features: Decide | None = None
+    featured: "Policy | None" = None
     plan: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -88,8 +89,8 @@ class Policy:
         check_seed(self.seed)
         check_type("needs", self.needs, Needs, "what it asks of a trainer, such as ba.Needs()")
         check_type("memory", self.memory, (Memory, type(None)), "a Memory or None")
+        check_type("featured", self.featured, (Policy, type(None)), "a policy or None")
         for name, what in (
-            ("decide_with_features", _RULE),
             ("expect", "(view, seen) -> the expected success of each rollout"),
             ("keep", "(ids_R, rewards_R, rows, scores_RF, success_R) -> rows to train on"),
         ):
@@ -131,10 +132,13 @@ class Policy:
             )
         function, _, settings = self.name.partition("(")
         settings = settings.removesuffix(")")
+        ruled = self.featured or self
         return replace(
             self,
             name=f"{function}(features={features}{', ' if settings else ''}{settings})",
-            decide=self.decide_with_features or self.decide,
+            decide=ruled.decide,
+            memory=ruled.memory,
+            needs=replace(self.needs, scale=ruled.needs.scale),
             estimator=TrackingEstimator(features),
         )
 

@@ -81,12 +81,12 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
 
         return decide_with_retries
 
-    with_features = policy.decide_with_features
+    featured = policy.featured
     return replace(
         policy,
         name=f"retrying({policy.name}, most={most})",
         decide=after_retries(policy.decide),
-        decide_with_features=None if with_features is None else after_retries(with_features),
+        featured=featured and retrying(featured, most=most),
         memory=Memory({"failures": 0.0}, learn, hold=retried),
         needs=replace(policy.needs, keep_batch=False),
     )

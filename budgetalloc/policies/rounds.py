@@ -208,12 +208,12 @@ def _wrapped(
     policy: Policy, name: str, after: Callable[[Decide], Decide], *, by_group: bool = False
 ) -> Policy:
     """`policy` with another name and decisions in rounds, which `after` makes of its own."""
-    with_features = policy.decide_with_features
+    featured = policy.featured
     return replace(
         policy,
         name=name,
         decide=after(policy.decide),
-        decide_with_features=None if with_features is None else after(with_features),
+        featured=featured and _wrapped(featured, name, after, by_group=by_group),
         needs=replace(policy.needs, keep_batch=False, by_group=by_group),
     )
 

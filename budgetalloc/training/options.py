@@ -254,9 +254,11 @@ class Options:
         return Scoring(names, weights, self.success, given, quiet)
 
     def advantages(self, batch: Rollouts) -> Advantages:
-        """The advantages of a batch."""
-        baseline = "group" if batch.uniform else self.baseline or "group"
-        return batch_advantages(batch, baseline, self.scale or "group", self.weight or "rollout")
+        """The advantages of a batch; those of the trainer itself if its groups are uniform."""
+        baseline, scale, own = self.baseline or "group", self.scale or "group", self.trainer_scale
+        if batch.uniform:
+            baseline, scale = "group", self.asked.get("scale", own)
+        return batch_advantages(batch, baseline, scale, self.weight or "rollout", own)
 
 
 def check_node(given: Mapping[str, Any], own: Sequence[str]) -> None:

@@ -136,9 +136,9 @@ class Session:
         self.policy: Policy = resolve_policy(policy)
         self.quiet = quiet
         if resolved is None:
-            given = {"scale": self.policy.needs.scale, **options}
             needs = self.policy.needs
-            self.options = Options.resolve(needs, trainer_scale, given, trl=False, others=_OTHERS)
+            own = "group" if needs.scale and trainer_scale == "none" else trainer_scale
+            self.options = Options.resolve(needs, own, options, trl=False, others=_OTHERS)
         else:
             self.options = resolved
         weights = [1.0] + [0.0] * (len(rewards) - 1) if weights is None else weights

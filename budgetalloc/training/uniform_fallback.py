@@ -38,8 +38,8 @@ CHANGED = (
 )
 FEW = (
     "The pool has %d prompts for %d rollouts a step: there is little to choose, and in pools as "
-    "small %s ended below plain GRPO. Groups are uniform, with the group's mean as baseline. "
-    "fallback=False lets it decide."
+    "small the default of 0.5.0 ended below plain GRPO. Groups are uniform, with the group's mean "
+    "as baseline. fallback=False lets %s decide."
 )
 CONSTANT = (
     "In each of the last %d steps all rewards were equal (%g in the last), so nothing was learned. "

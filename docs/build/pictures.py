@@ -30,8 +30,10 @@ FOLDER = ROOT / "docs/pictures"
 sys.path[:0] = [str(ROOT / "benchmarks/learning"), str(ROOT / "benchmarks/scale")]
 import results as scale  # noqa: E402
 from equal_success import coverage_at, shared_levels  # noqa: E402
+from harm import SHAPES_TUNED  # noqa: E402
+from mixes import SHAPES  # noqa: E402
 from run import read  # noqa: E402
-from table import Row, best_uniform, of_table  # noqa: E402
+from table import Row, best_uniform, of_table, on_grid  # noqa: E402
 from with_features import compared  # noqa: E402
 
 STYLE = {"svg.hashsalt": "budgetalloc", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 10}
@@ -49,7 +51,8 @@ Runs = dict[str, NDArray[np.float64]]  # of each policy a row a seed, a column a
 @cache
 def runs_of(mix: str, file: str = "rounds.jsonl") -> dict[str, list[Row]]:
     """The runs of uniform at its best group size, of the default and in rounds, by seed."""
-    rows = [run for name in ("results.jsonl", file) for run in read(ROOT / "benchmarks/learning" / name)]
+    files = "results.jsonl", "table.jsonl", file
+    rows = [run for name in files for run in read(ROOT / "benchmarks/learning" / name)]
     runs = sorted(of_table(rows, mix), key=lambda run: run["seed"])
     names = {"uniform": best_uniform(rows, mix), "adaptive": "adaptive", "adaptive_3": "adaptive_3"}
     return {name: [run for run in runs if run["policy"] == at] for name, at in names.items()}
@@ -129,6 +132,25 @@ def twelve(figure: Figure, draw: Callable[[Axes, str], None], x: str, y: str, sh
     above(figure)
 
 
+def shapes(figure: Figure) -> None:
+    """Success against rollouts in pools of other shapes, at the learning rate of uniform groups."""
+    rows = [row for row in read(ROOT / "benchmarks/learning/table.jsonl") if row["mix"] in SHAPES]
+    names = {"uniform4": ("GRPO, groups of 4", GREY), "adaptive": ("adaptive()", BLUE)}
+    found = [shape for shape in SHAPES if {name for name in names if of_shape(rows, shape, name)} == names.keys()]
+    for axes, shape in zip(figure.subplots(1, len(found), sharey=True), found, strict=True):
+        runs = {name: of_shape(rows, shape, name) for name in names}
+        grid = np.array(runs["uniform4"][0]["rollouts"], dtype=float)
+        lines(axes, grid, {name: np.array([on_grid(run, grid) for run in of]) for name, of in runs.items()}, names)
+        axes.set(title=shape, xlabel="thousand rollouts", ylim=(0, 1))
+    figure.axes[0].set_ylabel("held-out success")
+    figure.axes[0].legend()
+
+
+def of_shape(rows: list[Row], shape: str, name: str) -> list[Row]:
+    """The runs of a policy on a shape, on the table's seeds."""
+    return [run for run in rows if (run["mix"], run["policy"], run["rate"]) == (shape, name, SHAPES_TUNED[1])]
+
+
 def success(axes: Axes, mix: str) -> None:
     """Success against rollouts."""
     lines(axes, *of_mix(mix), POLICIES)
@@ -166,7 +188,7 @@ def parts(figure: Figure) -> None:
     """The choice of prompts alone, single rollouts of random prompts with the belief as baseline, and both."""
     folder, names = ROOT / "benchmarks/learning", ["own_groups", "equal_singles"]
     found = dict(compared(read(folder / "results.jsonl"), read(folder / "ablation.jsonl"), names))
-    labels = [("choice alone", ORANGE), ("baseline alone", GREY), ("both: adaptive()", BLUE)]
+    labels = [("choice alone", ORANGE), ("baseline alone", GREY), ("both: sampled(groups=2)", BLUE)]
     of_parts = {
         label: {mix: runs[part][0] - runs[0][0] for mix, runs in found.items()}
         for label, part in zip(labels, (2, 3, 1), strict=True)
@@ -211,7 +233,7 @@ def peer(figure: Figure) -> None:
     """The two seeds of three programs, each at the rate that ends highest."""
     axes, rows = figure.subplots(), read(ROOT / "benchmarks/peer/results.jsonl")
     for (arm, label), color in zip(
-        {"GRPO": "GRPO", "trl-cgrpo, grid to 8": "trl-cgrpo, best arm", "budgetalloc": "adaptive()"}.items(),
+        {"GRPO": "GRPO", "trl-cgrpo, grid to 8": "trl-cgrpo, best arm", "budgetalloc": "sampled(groups=2)"}.items(),
         (GREY, ORANGE, BLUE),
         strict=True,
     ):
@@ -286,6 +308,17 @@ def solver(figure: Figure) -> None:
     axes.legend()
 
 
+def met(rates_P: NDArray[np.float64], rng: np.random.Generator, steps: int = 300) -> NDArray[np.float64]:
+    """The mean rollouts of each prompt in steps of `adaptive()`, relative to a mean of 2, after the first 100."""
+    policy, ids = ba.adaptive(seed=0), range(len(rates_P))
+    budget, counts = ba.Budget(rollouts=len(ids) // 4, floor=0, min_group=1), np.zeros((steps, len(ids)))
+    for counts_P in counts:
+        counts_P[:] = policy.allocate(ids, budget)
+        rows = np.repeat(ids, counts_P.astype(int))
+        policy.observe(rows, (rng.random(len(rows)) < rates_P[rows]) * 1.0)
+    return 8 * counts[100:].mean(axis=0)
+
+
 def spent(policy: ba.Policy, rates_P: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
     """The rollouts of each prompt in each round of a step, after 16 rollouts of each; shape (rounds, P)."""
     ids, rounds = range(len(rates_P)), []
@@ -299,20 +332,20 @@ def spent(policy: ba.Policy, rates_P: NDArray[np.float64], rng: np.random.Genera
 
 
 def rounds(figure: Figure) -> None:
-    """The mean number of rollouts of a prompt by its rate: of `adaptive()`, and of each round of `rounds=3`."""
+    """Rollouts of a prompt by its rate, 2 in the mean: of `adaptive()` over 200 steps, of each round of `rounds=3`."""
     rates = np.arange(17) / 16
-    rates_P, rng = np.repeat(rates, 16), np.random.default_rng(0)
-    shared: dict[str, object] = {"xlabel": "pass rate of the prompt", "xlim": (0, 1)}
-    for axes, count in zip(figure.subplots(1, 2, sharey=True), (1, 3), strict=True):
-        steps = [spent(ba.adaptive(rounds=count, seed=seed), rates_P, rng) for seed in range(40)]
-        of_round = np.mean(steps, axis=0).reshape(3, len(rates), -1).mean(axis=2)
-        axes.stackplot(
-            rates, of_round[:count], labels=[f"round {k + 1}" for k in range(count)], colors=[BLUE, "#56b4e9", ORANGE]
-        )
+    rates_P, rng = np.repeat(rates, 32), np.random.default_rng(0)
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.stackplot(rates, met(rates_P, rng).reshape(len(rates), -1).mean(axis=1), colors=[BLUE])
+    left.set(title="adaptive()", ylabel="rollouts of a prompt, 2 in the mean")
+    steps = [spent(ba.adaptive(rounds=3, seed=seed), rates_P, rng) for seed in range(20)]
+    of_round = np.mean(steps, axis=0).reshape(3, len(rates), -1).mean(axis=2)
+    right.stackplot(rates, of_round, labels=["round 1", "round 2", "round 3"], colors=[BLUE, "#56b4e9", ORANGE])
+    right.set(title="adaptive(rounds=3)")
+    for axes in (left, right):
         axes.axhline(2, color=GREY, linestyle=":", label="the same for all")
-        axes.set(title="adaptive()" if count == 1 else "adaptive(rounds=3)", **shared)
-    figure.axes[0].set_ylabel("rollouts of a prompt, mean")
-    figure.axes[1].legend()
+        axes.set(xlabel="pass rate of the prompt", xlim=(0, 1))
+    right.legend()
 
 
 def baseline(figure: Figure) -> None:
@@ -341,6 +374,14 @@ def cost(figure: Figure) -> None:
     axes.legend()
 
 
+def rollouts_of_a_draw(rate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rollouts that `adaptive()` gives a prompt of this rate for each time it is drawn: docs/how.md."""
+    failing = 1 - rate
+    doubled = 1 + failing + 2 * failing**2 + 4 * failing**4
+    # of a prompt that was given up; p and this, as p may be 0
+    return (rate * doubled + failing**8) / (rate + failing**8)
+
+
 def objective(figure: Figure) -> None:
     """What a prompt weighs in the gradient if its logit is its own, relative to a prompt of rate 1/2."""
     p, successes, axes = np.linspace(0, 1, 201), np.arange(9), figure.subplots()
@@ -348,7 +389,7 @@ def objective(figure: Figure) -> None:
     weights = {
         "mean success": p * (1 - p),
         "GRPO, groups of 8": binom.pmf(successes, 8, p[:, None]) @ deviation,
-        "adaptive()": np.sqrt(1 - p) * p * (1 - p),
+        "adaptive()": p * (1 - p) * rollouts_of_a_draw(p),
     }
     for (label, weight), color in zip(weights.items(), ("black", GREY, BLUE), strict=True):
         axes.plot(p, weight / weight[100], label=label, color=color)
@@ -363,6 +404,7 @@ PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "gain_most": (partial(front, rank=-1, which="largest"), NARROW),
     "success": (partial(twelve, draw=success, x="thousand rollouts", y="held-out success", sharex=True), (8.6, 8.6)),
     "coverage": (partial(twelve, draw=coverage, x="held-out success", y="held-out pass@64", sharex=False), (8.6, 8.6)),
+    "shapes": (shapes, (8.6, 2.8)),
     "differences": (differences, (8.6, 4.4)),
     "parts": (parts, (4.8, 4.8)),
     "sizes": (sizes, (8.6, 3)),

@@ -157,7 +157,7 @@ ESTIMATORS = {
     "discount 0.9": {"discount": 0.9},
     "discount 0.4": {"discount": 0.4},
     "last visit only": {"discount": 0.0},
-    "prior (0.3, 0.3), idle 0.98: adaptive()'s": {"prior": (0.3, 0.3), "idle": 0.98},
+    "prior (0.3, 0.3), idle 0.98: sampled()'s": {"prior": (0.3, 0.3), "idle": 0.98},
     "tracking": None,
 }
 

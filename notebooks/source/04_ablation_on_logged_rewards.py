@@ -215,7 +215,7 @@ AMONG = {
     "thompson, mixed_group": among_four(partial(ba.thompson, value=ba.mixed_group)),
     "thompson, success_gain": among_four(ba.thompson),
     "vade": among_four(ba.methods.vade),
-    "adaptive, groups of two": among_four(ba.adaptive),
+    "sampled, groups of two": among_four(partial(ba.policies.sampled, groups=2)),
 }
 among = compare(AMONG, ledger, OPEN, **settings)
 display(among[COLUMNS].round(3))

@@ -4,7 +4,8 @@
 # `benchmarks/learning/` trained a tiny language model with TRL's own `GRPOTrainer` many times: policies x task mixes x
 # seeds, each policy at the learning rate that was best for it on other seeds. This notebook reads the results of four
 # mixes on which all methods were run; nothing is trained. Harder mixes are in `benchmarks/learning/README.md`, and
-# `budgetalloc demo` trains.
+# `budgetalloc demo` trains. `sampled` is `policies.sampled(groups=2)`, the default of 0.5.0; `adaptive` is today's, at
+# the learning rate of uniform groups.
 
 # %%
 import sys
@@ -22,12 +23,12 @@ plt.style.use(["seaborn-v0_8-colorblind", LOOK])
 
 BENCHMARK = Path("../benchmarks/learning")
 sys.path.insert(0, str(BENCHMARK))
-from run import best_rates, read
-from table import TABLE_SEEDS, TUNING_SEEDS, best_uniform, collect
+from run import read
+from table import best_uniform, collect, of_table
 
 from budgetalloc.offline.intervals import interval, stratified_interval
 
-rows = read(BENCHMARK / "results.jsonl")
+rows = [run for file in ("results.jsonl", "table.jsonl") for run in read(BENCHMARK / file)]
 mixes = ["u_shape", "hard_tail", "seen_once", "growing"]  # those that all methods were run on
 curves = {mix: collect(rows, mix)[0] for mix in mixes}  # by mix, policy and seed
 rollouts = collect(rows, mixes[0])[1]
@@ -111,10 +112,11 @@ display(pd.DataFrame(table, index=["all mixes", "low", "high", *mixes]).T[::-1].
 # | `thompson_group` | a Thompson draw, then the knapsack, over the pool | as the knapsack says | the group's mean |
 # | `thompson_posterior` | the same | the same | leave-one-out posterior |
 # | `equal_singles` | every prompt alike | 1 | leave-one-out posterior |
-# | `adaptive` | in proportion to sqrt(p(1-p)^2) of a draw | 1; 2 or 4 without history | leave-one-out posterior |
+# | `sampled` | in proportion to sqrt(p(1-p)^2) of a draw | 1; 2 to 4 without history | leave-one-out posterior |
+# | `adaptive` | every prompt alike, after those that failed | the same; doubled if failed | leave-one-out posterior |
 
 # %%
-LADDER = ["uniform", "thompson_group", "thompson_posterior", "equal_singles", "adaptive"]
+LADDER = ["uniform", "thompson_group", "thompson_posterior", "equal_singles", "sampled", "adaptive"]
 before = None
 figure, axis = plt.subplots(figsize=(8, 3.4))
 for at, name in enumerate(LADDER):
@@ -148,11 +150,9 @@ plt.show()
 # Mixed groups against learning, in each mix:
 
 # %%
-tuned = best_rates(rows, TUNING_SEEDS)
 share = {}
-for row in rows:
-    if row["seed"] in TABLE_SEEDS and row["rate"] == tuned.get((row["policy"], row["mix"])):
-        share.setdefault((row["mix"], row["policy"]), []).append(row.get("mixed", np.nan))
+for row in (row for mix in mixes for row in of_table(rows, mix)):
+    share.setdefault((row["mix"], row["policy"]), []).append(row.get("mixed", np.nan))
 figure, axes = plt.subplots(1, len(mixes), figsize=(11, 3.6), sharex=True)
 for axis, mix in zip(axes, mixes, strict=True):
     names = list(curves[mix])
@@ -162,7 +162,7 @@ for axis, mix in zip(axes, mixes, strict=True):
     for name, color in (("uniform", "black"), ("adaptive", "C0"), ("ar3po", "C1"), ("reinforce_ada", "C2")):
         at = names.index(name)
         axis.plot(x[at], y[at], "o", color=color, markersize=8, label=name)
-    grouped = [name not in ("adaptive", "equal_singles") for name in names]  # groups of one are never mixed
+    grouped = [name not in ("adaptive", "sampled", "equal_singles") for name in names]  # groups of one are never mixed
     axis.set(title=mix, xlabel="rollouts in mixed groups", xlim=(-0.05, 0.8))
     rank = stats.spearmanr(x[grouped], y[grouped]).statistic
     print(f"{mix:<10} rank correlation over {sum(grouped)} policies with groups of two and more: {rank:+.2f}")

@@ -209,4 +209,5 @@ axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# The failed check matters: the first attempt, which looked best on the log, learns least.
+# The failed check matters: the first attempt, which looked best on the log, learns least. `adaptive` is not ahead here,
+# but it is in real training (notebook 05): a screen finds bad policies, and does not choose among good ones.

@@ -34,7 +34,7 @@ def test_the_page_has_the_figures_of_the_table():
     text = (Path(__file__).parents[2] / "docs/evidence.md").read_text(encoding="utf-8")
     lines = text[text.index("| mixture |") :].split("\n\n")[0].splitlines()[2:]
     page = [line.strip("|").split("|") for line in lines]
-    arms = ["learn", "two thirds to d", "even", "proportional", "adaptive", "pac", "sec"]
+    arms = ["learn", "two thirds to d", "even", "proportional", "sampled", "pac", "sec"]
     shown = dict(zip(arms, page, strict=True))
     for name, (_, *row) in shown.items():
         told = [cell.strip() for cell in row]

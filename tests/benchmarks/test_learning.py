@@ -170,7 +170,7 @@ def test_rivals_are_those_with_runs_on_all_mixes():
 
 PAIRED = [
     flat(mean, name, steps=150, seed=seed)
-    for name, mean in (("uniform4", 0.5), ("adaptive", 0.6))
+    for name, mean in (("uniform4", 0.5), ("sampled", 0.6))
     for seed in (0, 1, 100)
 ]
 
@@ -178,7 +178,7 @@ PAIRED = [
 def test_a_variant_is_paired_over_the_seeds_that_all_three_have():
     rows = [*PAIRED, *(flat(0.4, "uniform", seed=seed, steps=150) for seed in (0, 1, 2, 100))]
     text = [flat(mean, "adaptive_text", seed=seed) for seed, mean in ((0, 0.65), (1, 0.75), (2, 0.1), (100, 0.1))]
-    text.append(flat(0.0, "adaptive", seed=0))  # of the same file, and not the table's
+    text.append(flat(0.0, "sampled", seed=0))  # of the same file, and not the table's
     (line,) = list(with_features.lines(rows, text))[2:]
     assert line.startswith("| `m` | 2 | 0.500 / 0.600 | 0.600 / 0.700 | 0.700 / 0.800 | +0.100 (")
     assert "| +0.200 (" in line

@@ -52,7 +52,7 @@ def curve(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_a_run_in_pieces_equals_the_whole_run(tmp_path, piece):
-    job = Job("tiny", "ten", "adaptive", 1e-3, **SMALL)
+    job = Job("tiny", "ten", "sampled", 1e-3, **SMALL)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
     parts.mkdir()
@@ -140,7 +140,7 @@ def test_the_page_has_the_tables_of_the_results():
         assert row in page, row
     evidence = (FOLDER.parents[1] / "docs/evidence.md").read_text(encoding="utf-8")
     figures = [
-        next(row for row in compared if row.startswith(f"| short | {pool} | adaptive |")).strip("| ").split(" | ")
+        next(row for row in compared if row.startswith(f"| short | {pool} | sampled |")).strip("| ").split(" | ")
         for pool in ("ten", "once")
     ]
     rows = {5: "success over the run", 6: "success at the end", 7: "coverage at the end (pass@8)"}

@@ -76,6 +76,6 @@ def test_all_policies_are_compared_with_uniform_groups_of_8(sampled, capsys, mon
     gradients.main(["compare", str(sampled), "--seeds", "2"])
     head, _, *rows = capsys.readouterr().out.splitlines()
     assert head.startswith("| policy | success, steps 1 to 2 | success, steps 3 to 4 | pass@8,")
-    assert [row.split("`")[1] for row in rows] == [x for x in gradients.POLICIES if x != "adaptive_seconds"]
+    assert [row.split("`")[1] for row in rows] == [x for x in gradients.POLICIES if x != "sampled_seconds"]
     assert next(row for row in rows if "`uniform8`" in row) == "| `uniform8` | 1.00 | 1.00 | 1.00 | 1.00 |"
     assert len({row.split("`")[2] for row in rows}) >= 6  # they differ

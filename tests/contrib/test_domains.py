@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import UnsupportedError
+from budgetalloc import UnsupportedError, policies
 from budgetalloc.beliefs.state import load_state
 from budgetalloc.contrib.domains import Domains
 from budgetalloc.training.session import Session
@@ -66,8 +66,8 @@ def test_groups_that_would_grow_are_planned_at_once_which_is_said(caplog):
 
 
 def test_what_learns_gets_more_than_it_would_without_a_mixture():
-    own = steps(session_of(), World(), 40)
-    plain = Session("adaptive", ["reward"], pool=list(DOMAIN))
+    own = steps(session_of(policy=policies.sampled(groups=2)), World(), 40)
+    plain = Session(policies.sampled(groups=2), ["reward"], pool=list(DOMAIN))
     without = [[DOMAIN[x] for x in ids_R] for ids_R, _ in steps(plain, World(), 40)]
 
     def gain(domain):

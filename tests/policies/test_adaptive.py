@@ -12,7 +12,7 @@ from policy_steps import play
 
 import budgetalloc as ba
 from budgetalloc import Budget, Features
-from budgetalloc.policies import growing, sampled
+from budgetalloc.policies import growing, retrying, sampled
 from budgetalloc.policies.adaptive import first_groups, uniform_groups
 
 
@@ -137,10 +137,10 @@ def test_the_settings_that_the_benchmark_measured():
     settings = "power=(1, 2), draw=True, prior=(0.3, 0.3), discount=1.0, idle=0.98, groups=0"
     assert sampled().name == f"sampled({settings}, unsolved=0.0, explore=0.0, seed=0)"
     estimator = ba.adaptive().estimator
-    assert (estimator.prior, estimator.discount, estimator.idle) == ((0.3, 0.3), 1.0, 0.98)
+    assert (estimator.prior, estimator.discount, estimator.idle) == ((0.3, 0.3), 0.96, 0.98)
     budget = Budget(64, floor=0, min_group=1)
     for options, name in (({}, "adaptive(seed=2)"), ({"explore": 0.3}, "adaptive(explore=0.3, seed=2)")):
-        policy, same = ba.adaptive(seed=2, **options), sampled(groups=2, seed=2, **options)
+        policy, same = ba.adaptive(seed=2, **options), sampled(groups=2, seed=2, **{"explore": 1.0} | options)
         assert policy.allocate(range(99), budget).tolist() == same.allocate(range(99), budget).tolist()
         assert policy.name == name
 
@@ -163,19 +163,41 @@ def test_explore_gives_its_share_of_the_rollouts_evenly(explore, least):
     assert counts_P[0] <= counts_P[2] if explore < 1 else set(counts_P) == {40}
 
 
-def test_with_rounds_it_is_adaptive_in_groups_that_grow():
-    """The same first draws, from beliefs with and without features, and groups that continue while all fail."""
+def test_with_rounds_failed_groups_grow_in_the_step_and_without_in_the_next():
+    """The draws are those of the parts, with and without features; alike only in one round without them."""
     features, budget = Features(range(6), [[float(x % 2)] for x in range(6)]), Budget(24, floor=0, min_group=1)
-    for options in ({}, {"features": features}):
+    learned = {"estimator": ba.TrackingEstimator(features), "unsolved": 0.5}
+    alike = retrying(sampled(groups=2, seed=2, explore=1.0, discount=0.96))
+    for options, once, parts in (
+        ({}, alike, {}),
+        ({"features": features}, sampled(groups=2, seed=2, **learned), learned),
+    ):
         found = []
-        for policy in (ba.adaptive(rounds=3, seed=2, **options), growing(ba.adaptive(seed=2, **options), rounds=3)):
-            counts_NP, _ = play(policy, range(6), budget, dict.fromkeys(range(6), 0.3))
+        for each in (ba.adaptive(rounds=3, seed=2, **options), growing(sampled(groups=2, seed=2, **parts), rounds=3)):
+            counts_NP, _ = play(each, range(6), budget, dict.fromkeys(range(6), 0.3))
             found.append(counts_NP.tolist())
         assert found[0] == found[1]
         assert 1 < len(found[0]) <= 3
+        for each in (ba.adaptive(seed=2, **options), once):
+            each.observe([0, 0, 1, 1], [0, 1, 0, 0])
+            found.append(each.allocate(range(6), budget).tolist())
+        assert found[2] == found[3]
+        assert options or found[2][1] == 2  # two rollouts failed
     late = ba.adaptive(rounds=3, seed=2).with_features(features)
     assert play(late, range(6), budget, dict.fromkeys(range(6), 0.3))[0].tolist() == found[0]
+    assert late.name == ba.adaptive(rounds=3, seed=2, features=features).name
     assert ba.adaptive(rounds=1).name == "adaptive(seed=0)"
+
+
+def test_a_prompt_met_at_every_step_is_forgotten():
+    """After 400 visits 25 of them count, and twenty others change its mind."""
+    policy = ba.adaptive()
+    for _ in range(400):
+        policy.observe(["a"], [0.0])
+    assert policy.belief(["a"]).mass[0] < 26
+    for _ in range(20):
+        policy.observe(["a"], [1.0])
+    assert policy.belief(["a"]).mean[0] > 0.5
 
 
 def test_all_rollouts_of_new_prompts_and_a_share_of_the_others_follow_the_failure_rate():
@@ -192,6 +214,7 @@ def test_features_make_half_of_the_draws_follow_the_failure_rate():
     features = ba.Features(range(9), np.eye(9))
     policy = ba.adaptive(features=features, seed=1)
     same = sampled(groups=2, estimator=ba.TrackingEstimator(features), unsolved=0.5, seed=1)
+    assert policy.needs == same.needs
     budget = Budget(64, floor=0, min_group=1)
     for each in (policy, same):
         each.observe(range(5), [0, 1, 0, 1, 1])

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import budgetalloc as ba
-from budgetalloc import Budget
+from budgetalloc import Budget, policies
 from budgetalloc.errors import InputError
 from budgetalloc.policies.interface import Bounds, Needs
 
@@ -71,7 +71,7 @@ def test_a_budget_that_names_no_floor_leaves_it_to_the_policy(build):
 
 
 def test_a_budget_overrides_what_it_names():
-    known = ba.adaptive()
+    known = policies.sampled(groups=2)
     known.observe([x for x in IDS[:128] for _ in range(8)], [0, 1] * 512)
     assert (known.allocate(IDS[:128], Budget(rollouts=256)) == 1).any()
     assert known.allocate(IDS[:128], Budget(rollouts=256, floor=2)).min() == 2

@@ -59,7 +59,7 @@ def test_a_policy_with_a_rule_for_features_retries_by_it_too():
         return np.where(np.array(view.ids_P) == 5, view.budget.rollouts, 0)
 
     features, budget = ba.Features(range(6), [[float(x % 2)] for x in range(6)]), Budget(8, floor=0, min_group=1)
-    own = retrying(replace(sampled(), decide_with_features=to_five))
+    own = retrying(replace(sampled(), featured=replace(sampled(), decide=to_five)))
     for policy, last in ((own.with_features(features), 5), (retrying(sampled()).with_features(features), None)):
         policy.observe([0, 0, 1], [0, 0, 0])
         counts = policy.allocate(range(6), budget)
@@ -130,3 +130,20 @@ def test_what_cannot_retry_is_refused():
         retrying(ba.uniform(), most=1)
     with pytest.raises(InputError, match="policy='uniform'"):
         retrying("uniform")
+
+
+def test_the_rollouts_of_a_draw_are_those_of_the_docs():
+    """300 prompts each of six rates; with one failure more a prompt waits, which the formula leaves out."""
+    rate_P, rng = np.repeat([1.0, 0.9, 0.5, 0.3, 0.1, 0.02], 300), np.random.default_rng(0)
+    policy, budget = retrying(sampled(groups=1, explore=1)), Budget(64, floor=0, min_group=1)
+    total_P, ids = np.zeros(len(rate_P)), list(range(len(rate_P)))
+    for at in range(1600):
+        counts_P = policy.allocate(ids, budget)
+        ids_R = np.repeat(ids, counts_P)
+        policy.observe(ids_R.tolist(), (rng.random(len(ids_R)) < rate_P[ids_R]).astype(float))
+        total_P += counts_P * (at >= 400)
+    found = total_P.reshape(6, 300).mean(axis=1)
+    q, p = 1 - rate_P[::300], rate_P[::300]
+    given_up = q**8 / p
+    expected = (1 + q + 2 * q**2 + 4 * q**4 + given_up) / (1 + given_up)
+    np.testing.assert_allclose(found / found[0], expected, rtol=0.13)

@@ -143,7 +143,7 @@ def test_a_decision_that_ranks_or_has_a_floor_or_quotas_sees_all(large):
 @pytest.mark.slow
 def test_a_part_gives_each_prompt_the_rollouts_that_the_whole_pool_gives_it(large, monkeypatch):
     """The mean of 1,500 decisions, by the kind of prompt: mastered, mixed, never solved, new."""
-    policy = ba.adaptive()
+    policy = policies.sampled(groups=2)
     kinds = np.repeat(np.arange(4), 250)
     policy.observe(np.repeat(np.arange(750), 4), [1, 1, 1, 1] * 250 + [0, 1, 0, 1] * 250 + [0, 0, 0, 0] * 250)
     budget, means = ba.Budget(16, floor=0, min_group=1), []

@@ -13,6 +13,7 @@ from budgetalloc import InputError, StateError, UnsupportedError, policies
 from budgetalloc.contrib.costs import Costs
 from budgetalloc.contrib.shadow import Shadow
 from budgetalloc.logs.prompt_texts import read_texts
+from budgetalloc.policies import sampled
 from budgetalloc.policies.advantages import batch_advantages
 from budgetalloc.training.belief_checkpoint import load_beliefs, save_beliefs
 from budgetalloc.training.options import Options
@@ -243,7 +244,7 @@ def test_a_loop_that_generates_at_once_refuses_what_it_cannot_serve(policy, why)
 def test_groups_that_would_grow_are_planned_at_once_where_the_loop_generates_once(caplog):
     ids = [f"{n}" for n in range(40)]
     counts = []
-    for policy in (ba.adaptive(rounds=3), ba.adaptive()):
+    for policy in (ba.adaptive(rounds=3), sampled(groups=2)):
         session = ba.Session(policy, ["reward"], pool=ids, at_once=True)
         for _ in range(3):
             session.begin([], 16, 4)

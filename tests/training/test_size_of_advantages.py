@@ -67,7 +67,7 @@ def run(
         ended = session.end()
         advantages_R, ids_R = ended.advantages_R, ended.batch.ids_R
         scores_RF, weights_F = change(at, draw(np.repeat(ids_R, 8), rng), np.array(weights))
-        scale = options.scale if options.scale in ("batch", "none") else "group"
+        scale = "batch" if options.scale == "batch" else "group"  # the trainer's, whatever the policy's
         grpo_R = group_advantages(
             np.nansum(scores_RF * weights_F, axis=1), np.repeat(np.arange(len(ids_R)), 8), scale=scale
         )

@@ -108,7 +108,7 @@ def assert_right(worker, server, ledger, shadow, baseline, scale):
             baseline_R=opened.baseline_belief(ids_R, rewards_R, earlier),
             prior=ba.Beta(*shadow.estimator.prior_of(ids_R)),
         )
-        expected = batch_advantages(rollouts, baseline, scale).values_R
+        expected = batch_advantages(rollouts, baseline, scale, sized_as="group").values_R
         earlier = earlier.plus(sums_of(rollouts), kept=KEPT)
         shadow.observe(ids_R, rewards_R)
         for name, reward, advantage in zip(ids_R, rewards_R, expected, strict=True):
