@@ -279,12 +279,12 @@ def other_scale(policy: Policy, options: Options) -> str | None:
     None.
 
     >>> import budgetalloc as ba
-    >>> policy = ba.adaptive()
+    >>> policy = ba.adaptive(rounds=3)
     >>> other_scale(policy, Options.resolve(policy.needs, "group", {})) is None
     True
     >>> print(other_scale(policy, Options.resolve(policy.needs, "none", {})))
-    Advantages have scale='none', as the trainer is set, and adaptive(seed=0) was measured with
-    'group'. Pass scale='group' for that.
+    Advantages have scale='none', as the trainer is set, and adaptive(rounds=3, seed=0) was measured
+    with 'group'. Pass scale='group' for that.
     """
     wanted = policy.needs.scale
     if wanted in (None, options.scale):

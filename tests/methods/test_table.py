@@ -78,7 +78,7 @@ def test_every_function_that_builds_a_policy_has_a_row():
 def test_needs_are_what_differs_from_plain_grpo():
     assert method_of("uniform").needs() == {}
     assert method_of("uniform").asks() == "nothing"
-    assert method_of("adaptive").asks() == "candidates all, baseline posterior, scale group, min_group 1"
+    assert method_of("adaptive").asks() == "candidates all, baseline posterior, scale none, min_group 1"
     assert method_of("dapo").asks() == "candidates 3, baseline group, generate 3, rounds"
     assert all(("rounds" in method.needs()) == (method.decides == "in rounds") for method in METHODS)
 

@@ -10,7 +10,7 @@ import budgetalloc as ba
 from budgetalloc.errors import BudgetError, InputError
 from budgetalloc.offline.simulation import simulate
 from budgetalloc.offline.worlds import Learner, Task
-from budgetalloc.policies import Needs
+from budgetalloc.policies import Needs, sampled
 
 SMALL = Task(skills=((0, 1, 0.6), (2, 0, 0.1), (0, 2, 0.3)), coins=(0.25,), per_skill=20, held_out=5, dims=8)
 
@@ -83,7 +83,7 @@ def test_uniform_gets_trl_advantages():
 
 def test_defaults_are_the_needs_of_the_policy():
     for options in ({}, {"baseline": "group", "scale": "none", "weight": "prompt"}):
-        policy, twin, shadow = ba.adaptive(), Learner(SMALL, seed=0), ba.adaptive()
+        policy, twin, shadow = sampled(groups=2), Learner(SMALL, seed=0), sampled(groups=2)
         world, _ = watched(policy, steps=4, **options)
         settings = {"baseline": "posterior", "scale": policy.needs.scale, "weight": "rollout", **options}
         for ids_R, given_R in zip(world.requests, world.advantages, strict=True):

@@ -37,10 +37,10 @@ def test_uniform_draws_the_log_itself():
 
 def test_the_signal_is_that_of_the_prompts_that_got_rollouts():
     """Two of four prompts pass half of the time, the others always or never: 4 p (1-p) is 1, 1, 0 and 0."""
-    uniform, adaptive = run(["uniform", "adaptive"], seeds=[0, 1, 2]).policies
+    uniform, sampled = run(["uniform", "sampled"], seeds=[0, 1, 2]).policies
     assert uniform["signal"] == pytest.approx(0.5)
-    assert adaptive["signal"] > 0.6
-    assert adaptive["signal_diff"] == pytest.approx(adaptive["signal"] - 0.5)
+    assert sampled["signal"] > 0.6
+    assert sampled["signal_diff"] == pytest.approx(sampled["signal"] - 0.5)
 
 
 def test_informative_prompts_are_the_different_ones_with_a_gradient():

@@ -67,7 +67,7 @@ def test_whitened_advantages_count_the_tokens_of_each_rollout(build, baseline, s
 def test_defaults_are_what_the_policy_asks_for(build):
     options = AdaptiveGRPOCallback(build()).options
     assert (options.bounds.candidates, options.baseline) == ("all", "posterior")
-    assert (options.scale, options.weight) == ("group", "rollout")
+    assert (options.scale, options.weight) == ("none", "rollout")
     options = AdaptiveGRPOCallback(build(scale_rewards="none"), ba.uniform()).options
     assert (options.bounds.candidates, options.baseline, options.scale, options.keep_batch) == (1, None, "none", True)
     for given in ({"scale": "none"}, {"weight": "rollout"}):  # the trainer's own: its advantages stay

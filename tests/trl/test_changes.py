@@ -6,6 +6,7 @@ from conftest import recorded, rows, same_weights, trained, weights
 from transformers import TrainerCallback
 
 import budgetalloc as ba
+from budgetalloc import policies
 
 INF = float("inf")
 
@@ -71,7 +72,7 @@ def test_the_scale_is_read_at_each_step(build, given):
         trainer = build(reward=odd, scale_rewards=first, max_steps=3)
         if change:
             trainer.add_callback(Unscale(trainer))
-        callback = trained(trainer, ba.adaptive(), **given)
+        callback = trained(trainer, policies.sampled(groups=2), **given)
         return callback.session.options.scale, weights(trainer)
 
     (kept, before), (changed, after) = end("group", False), end("group", True)
