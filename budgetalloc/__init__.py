@@ -1,10 +1,10 @@
 """budgetalloc decides how many rollouts each prompt gets when a language model is trained with
 verifiable rewards.
 
-A **policy** keeps a **belief** about each prompt and spends the **budget**. `adaptive()` draws
-rollouts in proportion to a weight of the believed success rate. `knapsack()` and `thompson()` price
-rollouts with a **value** and ask a **solver**. `budgetalloc.trl.AdaptiveGRPOCallback` attaches a
-policy to TRL's `GRPOTrainer`.
+A **policy** keeps a **belief** about each prompt and spends the **budget**. `adaptive()` draws all
+prompts alike, retries those that failed, and compares single rollouts with the belief.
+`knapsack()` and `thompson()` price rollouts with a **value** and ask a **solver**.
+`budgetalloc.trl.AdaptiveGRPOCallback` attaches a policy to TRL's `GRPOTrainer`.
 """
 
 import typing as _typing

@@ -88,10 +88,10 @@ class Shadow(Part):
             for name, value in run.options.asked.items()
             if name not in left_out and value is not None
         }
-        if host.prompts is None:  # a loop of your own, which has no scale
-            given = {"scale": self.policy.needs.scale} | given
         policy, estimator = self.policy, run.policy.estimator
         scale, scoring = run.options.trainer_scale, run.scoring
+        if host.prompts is None and scale == "none" and policy.needs.scale:
+            scale = "group"  # a loop of your own, as `Session` takes it
         with prefix_errors(f"shadow={policy}, as if it were attached: ", "shadow"):
             options = Options.resolve(policy.needs, scale, given)
             if host.check is not None:

@@ -123,14 +123,16 @@ class Trees:
         """The advantage of each token, shape (R, T), with the baseline and scale of `options`.
 
         Under the baseline "posterior", the prompt's history counts as evidence beside its other
-        trees. The scale is that of the same step with separate rollouts.
+        trees. The scale is that of the same step with separate rollouts; the trainer's own in place
+        of a "none" that the policy asked for.
         """
         posterior, history = options.baseline == "posterior" and not batch.uniform, batch.baseline_R
         rollouts = replace(batch, expected_R=history.mean) if posterior else batch
         baseline: Baseline = "policy" if posterior else "group"
-        values_R = batch_advantages(
-            rollouts, baseline, options.scale or "group", options.weight or "rollout"
-        ).values_R
+        scale = options.scale or "group"
+        if scale == "none" and "scale" not in options.asked and options.trainer_scale == "group":
+            scale = "group"
+        values_R = batch_advantages(rollouts, baseline, scale, options.weight or "rollout").values_R
         values_R = np.where(np.isnan(batch.rewards_R), np.nan, values_R)
         evidence_R = history.mass if posterior else 0.0
         return branch_advantages(branch_RT, weight_R, batch.group_R, values_R, evidence_R)

@@ -227,7 +227,8 @@ def adaptive(
 
     Prompts are drawn alike. One with history gets a single rollout, one without history a group of
     2, or of up to 4 in a pool so large that history fades before a prompt returns (`first_groups`).
-    While all rollouts of a prompt fail, they are doubled in the next steps, up to 8 (`retrying`).
+    While all rollouts of a prompt fail, it is retried in the next step with as many as have failed,
+    until 8 have failed in a row (`retrying`); not with a floor, tokens or quotas.
     The policy asks a trainer for `candidates="all"`, `baseline="posterior"`, `scale="none"` and
     `min_group=1`.
 

@@ -64,7 +64,7 @@ def batch_advantages(
     - Under the scales "group", "maxrl", "batch" and "none", the root mean square is within 1.3
       times what GRPO in groups of 8 is expected to have on the same prompts, and no advantage is
       above five times the deviation. With `sized_as="group"`, the trainer's own scale, those of
-      "none" are multiplied by one number, which gives them the root mean square of "group".
+      "none" are then multiplied by one number, which gives them the root mean square of "group".
 
     A row whose expected success is NaN is left out of all statistics and gets 0.
 

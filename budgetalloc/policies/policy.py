@@ -59,8 +59,8 @@ class Policy:
         memory: Per-prompt columns in addition to the beliefs, or None.
         expect: The baseline of `Needs(baseline="policy")`: the expected success of each rollout of
             a step.
-        featured: The policy whose rule, memory and needs `with_features` puts in place of this
-            one's, if any.
+        featured: The policy whose rule, memory and scale `with_features` puts in place of this
+            one's, if any. With a `decide` of yours, pass None.
         plan: The rollouts of each step, if they vary over the run (`contrib.pacing`); after the
             plan those of the budget hold.
 
@@ -270,6 +270,12 @@ class Policy:
         beliefs = {key: value for key, value in state.items() if key != "seed"}
         estimator = loaded(self.estimator, beliefs)
         if self.memory is not None:
+            if "memory" not in state:
+                raise StateError(
+                    f"The state has no memory, which {self} needs: another policy saved it. A run "
+                    "that began with adaptive() of 0.5.0 goes on with policies.sampled(groups=2, "
+                    f"seed={saved})."
+                )
             memory = loaded(self.memory, state)
             _check_together(memory, estimator)
             object.__setattr__(self, "memory", memory)

@@ -30,7 +30,8 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
 
     Keep the posterior baseline: the belief has learned from the failures of earlier steps, and the
     step does not train on them again. If retries need more than the budget, some of them wait, in a
-    random order. With a floor, tokens or quotas in the budget there are no retries.
+    random order. With a floor, tokens or quotas in the budget there are no retries. They do not
+    weigh costs. While several steps are generated at once, a prompt is retried in each of them.
 
     Args:
         policy: Chooses the other prompts, in one round. It has no memory of its own.
@@ -45,7 +46,7 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
     >>> policy.allocate(["easy", "hard", "new"], budget)
     array([3, 3, 2])
     """
-    check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
+    check_type("policy", policy, Policy, "a policy such as policies.sampled()")
     check_integer("most", most, 2)
     if policy.memory is not None:
         raise UnsupportedError(

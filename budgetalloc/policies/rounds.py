@@ -115,7 +115,7 @@ def sequential(
             goes to all prompts that have rollouts.
 
     >>> import budgetalloc as ba
-    >>> policy = sequential(ba.adaptive(), share=0.5)
+    >>> policy = sequential(ba.policies.sampled(groups=2), share=0.5)
     >>> step = policy.begin(["easy", "hard"], ba.Budget(rollouts=8))
     >>> step.request()
     array([2, 2])
@@ -123,7 +123,7 @@ def sequential(
     >>> step.request()
     array([0, 4])
     """
-    check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
+    check_type("policy", policy, Policy, "a policy such as policies.sampled()")
     check_number("share", share, 0, 1, without=(0, 1))
     rule = _rule_in_name(wants_more)
 
@@ -300,7 +300,7 @@ def growing(
     >>> step.request(running=["b", "c"])  # a goes on at once
     array([2, 0, 0, 0])
     """
-    check_type("policy", policy, Policy, "a policy such as ba.adaptive()")
+    check_type("policy", policy, Policy, "a policy such as policies.sampled()")
     check_integer("first", first, 1)
     check_integer("most", most, first)
     if rounds is not None:

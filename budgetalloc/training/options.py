@@ -44,7 +44,9 @@ class Options:
         baseline, scale, weight: As in `budgetalloc.group_advantages`. Default: the policy's needs,
             but `scale` is the trainer's own if that is not "group", its default: with TRL's
             `scale_rewards="none"`, as in Dr. GRPO (arXiv 2503.20783), differences are not divided
-            by a deviation under any policy. A batch whose rows are unchanged keeps the trainer's
+            by a deviation under any policy. If the trainer's is "group", advantages of scale "none"
+            under "posterior" are multiplied by one number a step, to the size of those of "group".
+            A batch whose rows are unchanged keeps the trainer's
             advantages, unless one of the three is given and differs from the trainer's.
         success: The success of a rollout, from which the beliefs learn. A str or an int: the name
             of a reward function, or its index. A float: a threshold on the total reward. Or a

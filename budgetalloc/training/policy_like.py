@@ -31,8 +31,8 @@ def resolve_policy(given: PolicyLike, name: str = "policy", /, **settings: Any) 
     >>> import budgetalloc as ba
     >>> resolve_policy("adaptive"), resolve_policy(ba.adaptive, seed=3)
     (adaptive(seed=0), adaptive(seed=3))
-    >>> resolve_policy({"name": "budgetalloc.policies.growing", "policy": "adaptive", "most": 4})
-    growing(adaptive(seed=0), first=2, most=4)
+    >>> resolve_policy({"name": "budgetalloc.policies.growing", "policy": "uniform", "most": 4})
+    growing(uniform(prior=(0.5, 0.5), discount=1.0, idle=1.0, seed=0), first=2, most=4)
     """
     if isinstance(given, Policy):
         return given

@@ -93,8 +93,9 @@ class Session:
         texts: The text of each prompt by id, for the file of texts next to the ledger.
         at_once: Whether the loop generates once a step and trains on all rollouts. `growing` then
             decides once, and other policies are refused.
-        trainer_scale: The trainer's own scale of advantages, used if neither `options` nor the
-            policy names a scale.
+        trainer_scale: The trainer's own scale of advantages, as in `group_advantages`. One that is
+            not "group" holds, unless `options` has a scale. By default "group" if the policy asks
+            for a scale, else "none".
         quiet: Whether to suppress log messages.
         parts: What else takes part in each step (`Part`).
         resolved: Resolved options, for trainer adapters, which call `attach` themselves. It cannot
@@ -122,13 +123,13 @@ class Session:
         ledger: str | PathLike[str] | None = None,
         texts: Mapping[Id, str] | None = None,
         at_once: bool = False,
-        trainer_scale: str = "none",
+        trainer_scale: str | None = None,
         quiet: bool = False,
         parts: Sequence[Part] = (),
         resolved: Options | None = None,
         **options: Any,
     ) -> None:
-        if resolved is not None and (options or trainer_scale != "none"):
+        if resolved is not None and (options or trainer_scale is not None):
             raise InputError(
                 "Session(resolved=) replaces trainer_scale= and all options: pass one or the other."
             )
@@ -137,7 +138,7 @@ class Session:
         self.quiet = quiet
         if resolved is None:
             needs = self.policy.needs
-            own = "group" if needs.scale and trainer_scale == "none" else trainer_scale
+            own = trainer_scale or ("group" if needs.scale else "none")
             self.options = Options.resolve(needs, own, options, trl=False, others=_OTHERS)
         else:
             self.options = resolved

@@ -147,3 +147,12 @@ def test_the_rollouts_of_a_draw_are_those_of_the_docs():
     given_up = q**8 / p
     expected = (1 + q + 2 * q**2 + 4 * q**4 + given_up) / (1 + given_up)
     np.testing.assert_allclose(found / found[0], expected, rtol=0.13)
+
+
+def test_a_state_without_a_memory_names_the_policy_that_goes_on_with_it():
+    before = sampled(groups=2, seed=3)
+    before.observe(["a", "b"], [0, 1])
+    policy = ba.adaptive(seed=3)
+    with pytest.raises(ba.StateError, match=r"has no memory.*policies.sampled\(groups=2, seed=3\)"):
+        policy.load_state_dict(before.state_dict())
+    assert policy.estimator.step == 0

@@ -667,3 +667,35 @@ def test_every_part_has_a_name_space_of_its_own_in_a_checkpoint(tmp_path):
     assert [policy.name.partition("(")[0] for policy in shadows] == ["knapsack", "uniform"]
     assert [policy.estimator.step for policy in shadows] == [3, 3]
     assert repr(other.state()) == repr(session.state())
+
+
+@pytest.mark.parametrize("weight", ["rollout", "prompt"])
+def test_where_the_trainer_divides_advantages_without_a_division_have_the_same_size(weight):
+    """Also with rewards that are missing. In a trainer that does not divide they are as they are."""
+
+    def sizes(scale, own):
+        session = Session(
+            sampled(groups=2), ["reward"], pool=range(40), scale=scale, weight=weight, trainer_scale=own, quiet=True
+        )
+        rng, found = np.random.default_rng(0), []
+        for _ in range(12):
+            session.begin([], rollouts=32, group=8)
+            ids_R = session.request()
+            rewards_R = (rng.random(len(ids_R)) < np.array(ids_R) / 40).astype(float)
+            rewards_R[rng.random(len(ids_R)) < 0.1] = np.nan
+            session.observe(ids_R, rewards_R, np.ones(len(ids_R)))
+            found.append(np.sqrt(np.mean(session.end().advantages_R ** 2)))
+        return np.array(found)
+
+    divided, as_large, plain = sizes("group", "group"), sizes("none", "group"), sizes("none", "none")
+    assert as_large == pytest.approx(divided)
+    assert (plain < 0.6 * as_large).all()
+
+
+def test_the_scale_of_a_loop_is_the_trainers_unless_it_is_to_be_divided():
+    for given, scale, own in ((None, "none", "group"), ("group", "none", "group"), ("none", "none", "none")):
+        options = Session(ba.adaptive(), ["reward"], pool=["a"], trainer_scale=given, quiet=True).options
+        assert (options.scale, options.trainer_scale) == (scale, own)
+    assert Session(ba.uniform(), ["reward"]).options.trainer_scale == "none"
+    run = Session(ba.uniform(), ["reward"], pool=["a", "b"], shadow=ba.adaptive())
+    assert next(part for part in run.parts if isinstance(part, Shadow)).session.options.trainer_scale == "group"
