@@ -52,7 +52,7 @@ OTHER_SETTINGS = (
     partial(with_hints, policy=ba.adaptive, rollouts=4, share=0.05),
     partial(with_hints, policy=ba.methods.dapo, rollouts=3, share=0.9),
     partial(with_a_second_round, policy=ba.adaptive),
-    partial(with_retries, policy=ba.adaptive),
+    partial(with_retries, policy=policies.sampled),
     partial(with_a_second_round, policy=ba.methods.ar3po),
     partial(that_grows, policy=ba.uniform),
     partial(that_grows, policy=ba.adaptive, first=1, most=3),

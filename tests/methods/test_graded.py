@@ -8,11 +8,11 @@ import pytest
 import budgetalloc as ba
 from budgetalloc.methods.table import METHODS
 
-VARIANCE = {"knapsack", "thompson", "sampled", "adaptive", "knapsack_rl", "coba_rl", "cero", "vip", "mopps", "cures"}
+VARIANCE = {"knapsack", "thompson", "sampled", "knapsack_rl", "coba_rl", "cero", "vip", "mopps", "cures"}
 VARIANCE |= {"vade", "pilot_commit", "xrpo", "vigor"}
 UNEQUAL = {"greso", "dump", "sec", "depo", "speed", "dapo", "pac"}  # rules about unequal rewards, on any scale
 OTHER = {"uniform", "brorl", "pods", "shuffle_r1", "roc", "keep_mixed", "top_p", "cppo", "d3s"}
-OTHER |= {"reinforce_pp", "ebpo", "a_star_po"}  # equal counts
+OTHER |= {"reinforce_pp", "ebpo", "a_star_po", "adaptive"}  # equal counts, but for retries of what failed
 FAILED, MASTERED, HALF = [0.0], [1.0], [0.0, 1.0]
 
 

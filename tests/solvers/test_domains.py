@@ -1,6 +1,7 @@
 """Quotas against enumeration, and the greedy and drawn counts under them."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def quotas_of_prompts(draw, most_prompts=6, groups=4):
     for name in sorted({x for x in domains if x is not None}):
         low = draw(st.integers(0, budget.rollouts // 2))
         quotas[name] = (low, low + draw(st.integers(0, budget.rollouts)))
-    return Budget(**{**vars(budget), "quotas": quotas}), domains
+    return replace(budget, quotas=quotas), domains
 
 
 def holds(counts_P, budget, domains):
