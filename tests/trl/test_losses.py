@@ -1,6 +1,7 @@
 """Every loss of TRL, and the settings that mask or weight its rows, with uneven counts."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from test_surface import assert_in_place, even_sum, log_probabilities, train, un
 from trl import GRPOConfig
 
 import budgetalloc as ba
+from budgetalloc import policies
 from budgetalloc.trl import AdaptiveGRPOCallback
 
 LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
@@ -48,10 +50,10 @@ def test_equal_groups_get_the_numbers_of_trl(build, scale):
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_the_scale_of_the_trainer_holds_under_the_default(build, caplog, scale):
+def test_the_scale_of_the_trainer_holds(build, caplog, scale):
     """With "none", as in Dr. GRPO, advantages are rewards minus baselines, but for a factor that keeps GRPO's size."""
     trainer = build(reward=even_sum, scale_rewards=scale, max_steps=1)
-    callback, made = train(trainer, ba.adaptive())
+    callback, made = train(trainer, policies.sampled(groups=2))
     assert callback.options.scale == scale
     assert ("was measured with 'group'" in caplog.text) == (scale != "group")
     batch, advantages = callback.batch, callback.options.advantages(callback.batch)
@@ -67,6 +69,15 @@ def test_the_scale_of_the_trainer_holds_under_the_default(build, caplog, scale):
     np.testing.assert_allclose(np.sort(learned), np.sort(advantages.values_R), rtol=1e-4, atol=1e-6)
     given = AdaptiveGRPOCallback(build(scale_rewards=scale), scale="rms")
     assert given.options.scale == "rms"
+
+
+def test_advantages_of_the_default_have_the_size_of_the_trainers(build, caplog):
+    callback, _ = train(build(reward=even_sum, max_steps=1), ba.adaptive())
+    assert callback.options.scale == "none"
+    assert "was measured with" not in caplog.text
+    undivided, divided = callback.options, replace(callback.options, scale="group")
+    squares = [np.mean(options.advantages(callback.batch).values_R ** 2) for options in (undivided, divided)]
+    assert squares[0] == pytest.approx(squares[1])
 
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
