@@ -40,7 +40,7 @@ def test_another_dataset_is_refused_unless_allowed(saved, build):
     with pytest.raises(ba.StateError, match=r"belongs to the train dataset 24-.* has 30-.*allow_dataset_change=True"):
         resume(build, data=rows(30))
     other = Dataset.from_list([{"prompt": f"{n:03d}=", "prompt_id": n + 1} for n in range(24)])
-    with pytest.raises(ba.InputError, match="prompt_id=3 of the train dataset names another prompt"):
+    with pytest.raises(ba.InputError, match=r"prompt_id=\d+ of the train dataset names another prompt"):
         resume(build, data=other)
     assert resume(build, data=rows(30), allow_dataset_change=True).policy.estimator.step == 6
 
