@@ -81,7 +81,10 @@ GENERATES_TWICE = replace(ba.knapsack(), needs=replace(ba.knapsack().needs, gene
         ({"policy": "knapsack", "cap": 3}, "4 prompts at cap=3 can take only 12 rollouts"),
         ({"policy": "knapsack", "candidates": 3, "floor": 2}, "12 prompts at floor=2 need 24 rollouts"),
         ({"policy": "thompson", "baseline": "policy"}, "has no rule of its own"),
-        ({"baseline": "batch", "scale": "group"}, "a group of equal rewards has no deviation, and differs from the batch"),
+        (
+            {"baseline": "batch", "scale": "group"},
+            "a group of equal rewards has no deviation, and differs from the batch",
+        ),
         ({"policy": "thompson", "scale": "whiten_tokens", "buffer": CorrectResponseBuffer()}, "whiten_tokens"),
         ({"policy": GENERATES_TWICE}, "no keep=.*up to 32 rows.*GRPOConfig asks for 16"),
         ({"prompt_id": "nope"}, r"prompt_id='nope': .* It has \['prompt', 'pro"),
