@@ -116,6 +116,8 @@ RIVALS: dict[str, tuple[Callable[[int], ba.Policy], dict[str, Any]]] = {
 }
 ROLLOUTS = 256  # a step of 32 prompts x 8; a mix with larger steps has fewer of them
 GENERATIONS = {"uniform2": 2, "uniform4": 4, "uniform16": 16, "reinforce_ada_released": 4}  # others: 8, in as many rows
+USES = " x"
+"""Between a policy's name and how often each rollout is used, in the names of runs with `num_iterations` above 1."""
 COLUMNS = ("rollouts", "expected", "pass64", "tokens", "seconds")
 """The curve in a line of the results file: a list of its points for each column. `mixed` is the mean share of rollouts
 in mixed groups. Lines of older runs have only what a table, a picture or a notebook reads."""
@@ -134,7 +136,9 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
 
     from budgetalloc.trl import AdaptiveGRPOCallback
 
-    name, mix, rate, seed, steps = job
+    full_name, mix, rate, seed, steps = job
+    name, _, times = full_name.partition(USES)
+    uses = int(times or 1)
     if configs and name in configs:
         config = configs[name]
         build, options = config.build, config.callback_arguments(ROLLOUTS)
@@ -152,13 +156,14 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     generate = 1 if build is None else build(seed).needs.generate
     result = train(
         attach,
-        steps=steps * ROLLOUTS // rollouts,
+        steps=uses * (steps * ROLLOUTS // rollouts),
         max_rollouts=steps * ROLLOUTS,  # a policy that resamples makes fewer steps of them
-        eval_every=max(1, 10 * ROLLOUTS // rollouts // generate),
+        eval_every=uses * max(1, 10 * ROLLOUTS // rollouts // generate),
         prompts=rollouts // GENERATIONS.get(name, 8),
         generations=GENERATIONS.get(name, 8),
         learning_rate=rate,
         seed=seed,
+        num_iterations=uses,
         **task,
         threads=1,
         progress=False,
@@ -166,7 +171,8 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     columns = {each: [round(getattr(point, each), 6) for point in result.curve] for each in COLUMNS}
     shares = [point.mixed_rollouts or 0.0 for point in result.curve[1:]]
     mixed = round(sum(shares) / len(shares), 5)
-    return {"policy": name, "mix": mix, "rate": rate, "seed": seed, "steps": steps, **columns, "mixed": mixed}
+    line = {"policy": full_name, "mix": mix, "rate": rate, "seed": seed, "steps": steps, **columns, "mixed": mixed}
+    return line | ({"clipped": round(result.clipped, 5)} if uses > 1 else {})
 
 
 def run_at(given: tuple[list[Job], dict[str, Config]], at: int) -> dict[str, Any]:
@@ -217,6 +223,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, action="append", help="default: 0 to 4; with --tune, 100 and 101")
     parser.add_argument("--rate", type=float, action="append", help="default: the tuned one; with --tune, the grid")
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--uses", type=int, action="append", help="optimizer steps on each rollout; default: 1")
     parser.add_argument(
         "--tune", action="store_true", help="try all learning rates on seeds that the table does not use"
     )
@@ -236,11 +243,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     done = {key(row) for row in rows}
     tuned = best_rates(rows, range(100, 200))
     jobs: list[Job] = []
-    for mix, seed, name in itertools.product(
+    for mix, seed, policy, uses in itertools.product(
         args.mix or MIXES,
         args.seed or ((100, 101) if args.tune else range(5)),
         [*(args.policy or ([] if configs else RIVALS)), *configs],
+        args.uses or [1],
     ):
+        name = policy if uses == 1 else f"{policy}{USES}{uses}"
         for rate in args.rate or ((MIXES | SIZED)[mix].rates if args.tune else [tuned.get((name, mix))]):
             if rate is None:
                 parser.error(f"no learning rate for {name} on {mix}: run with --tune first, or give --rate")

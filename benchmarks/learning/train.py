@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -60,6 +61,7 @@ class Run:
 
     curve: tuple[CurvePoint, ...]
     losses: tuple[float, ...]  # TRL's logged loss, one per step
+    clipped: float  # TRL's share of clipped tokens, the mean over the steps
     trainer: Any
     start_P: tuple[float, ...]  # before training: `heldout.Success.right_P`
     end_P: tuple[float, ...]  # the same after training
@@ -100,7 +102,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._bar.update(1)
-        if self.max_rollouts is not None and self._rollouts >= self.max_rollouts:
+        enough = self.max_rollouts is not None and self._rollouts >= self.max_rollouts
+        if enough and state.global_step % args.num_iterations == 0:
             control.should_training_stop = True
         ends = control.should_training_stop or state.global_step == state.max_steps
         if ends or state.global_step % self.eval_every == 0:
@@ -230,5 +233,7 @@ def train(
                 recorder.attached = each  # writes the evaluations next to its ledger
         trainer.add_callback(recorder)
         trainer.train()
-    losses = tuple(float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry)
-    return Run(tuple(recorder.curve), losses, trainer, recorder.right_P[0], recorder.right_P[-1])
+    logged = [entry for entry in trainer.state.log_history if "loss" in entry]
+    losses = tuple(float(entry["loss"]) for entry in logged)
+    clipped = fmean(entry["clip_ratio/region_mean"] for entry in logged)
+    return Run(tuple(recorder.curve), losses, clipped, trainer, recorder.right_P[0], recorder.right_P[-1])
