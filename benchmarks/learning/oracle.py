@@ -60,9 +60,6 @@ class Exact(ba.BetaEstimator):
         self._at = -1
         self._computed: list[dict[Any, float]] = []  # the newest first
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Exact":
-        return self  # a policy copies its estimator; the trainer stays the same
-
     def belief(self, ids_P: Iterable[Any]) -> ba.Beta:
         return self._belief(list(ids_P), self.age_of_choice)
 

@@ -123,15 +123,15 @@ class Trees:
         """The advantage of each token, shape (R, T), with the baseline and scale of `options`.
 
         Under the baseline "posterior", the prompt's history counts as evidence beside its other
-        trees. The scale is that of the same step with separate rollouts; the trainer's own in place
-        of a "none" that the policy asked for.
+        trees. In uniform groups, and where the policy does not divide, the scale is
+        `options.own_scale`.
         """
         posterior, history = options.baseline == "posterior" and not batch.uniform, batch.baseline_R
         rollouts = replace(batch, expected_R=history.mean) if posterior else batch
         baseline: Baseline = "policy" if posterior else "group"
         scale = options.scale or "group"
-        if scale == "none" and "scale" not in options.asked and options.trainer_scale == "group":
-            scale = "group"
+        if batch.uniform or scale == "none":
+            scale = options.own_scale
         values_R = batch_advantages(rollouts, baseline, scale, options.weight or "rollout").values_R
         values_R = np.where(np.isnan(batch.rewards_R), np.nan, values_R)
         evidence_R = history.mass if posterior else 0.0

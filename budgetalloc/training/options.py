@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from budgetalloc.beliefs.rewards import check_range, check_success
 from budgetalloc.errors import InputError, check_choice, check_flag, check_known, check_number
@@ -234,6 +234,11 @@ class Options:
         return self.needs.generate
 
     @property
+    def own_scale(self) -> Scale:
+        """The scale without that of the policy: the user's, or else the trainer's own."""
+        return cast("Scale", self.asked.get("scale", self.trainer_scale))
+
+    @property
     def of_groups(self) -> bool:
         """Whether advantages compare within groups. A trainer with GRPO's advantages can then keep
         its own."""
@@ -257,10 +262,12 @@ class Options:
 
     def advantages(self, batch: Rollouts) -> Advantages:
         """The advantages of a batch; those of the trainer itself if its groups are uniform."""
-        baseline, scale, own = self.baseline or "group", self.scale or "group", self.trainer_scale
+        baseline, scale = self.baseline or "group", self.scale or "group"
         if batch.uniform:
-            baseline, scale = "group", self.asked.get("scale", own)
-        return batch_advantages(batch, baseline, scale, self.weight or "rollout", own)
+            baseline, scale = "group", self.own_scale
+        return batch_advantages(
+            batch, baseline, scale, self.weight or "rollout", self.trainer_scale
+        )
 
 
 def check_node(given: Mapping[str, Any], own: Sequence[str]) -> None:

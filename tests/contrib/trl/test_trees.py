@@ -1,5 +1,7 @@
 """Rollouts that branch, in TRL's real trainer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -106,6 +108,24 @@ def test_budgets_are_exact_and_shared_tokens_count_once(build, ledger, policy, r
     assert log.frame.length.to_numpy().sum() == sum(
         len(each) for _, completions, _ in generated for each in completions
     )
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+@pytest.mark.parametrize("scale", ["group", "none"])
+def test_a_policy_that_does_not_divide_leaves_the_scale_to_the_trainer(build, scale, uniform):
+    """Rewards ten times as large: TRL's "group" divides by their deviation, "none" does not."""
+    trees = Trees(2)
+    trainer, callback, _ = with_trees(build, trees, "adaptive", rows(40), scale_rewards=scale, max_steps=2)
+    trainer.train()
+    batch = replace(callback.batch, uniform=uniform)
+    alone_R1, weights_R = np.arange(len(batch))[:, None], np.ones(len(batch))
+
+    def size(factor):
+        scored = replace(batch, rewards_R=batch.rewards_R * factor)
+        return np.sqrt(np.mean(trees.advantages(scored, callback.options, alone_R1, weights_R) ** 2))
+
+    assert 0.1 < size(1) < 2
+    assert size(10) / size(1) == pytest.approx(1 if scale == "group" else 10, rel=0.3)
 
 
 def test_a_budget_in_generated_tokens(build):
