@@ -265,3 +265,9 @@ def test_a_run_is_resumed_and_a_policy_of_a_file_has_a_name_of_its_own(tmp_path,
         assert 0.1 < row["expected"][0] < row["pass64"][0] < 1.0
         assert 0 < row["mixed"] < 1
     assert not Path("nowhere.jsonl").exists()  # runs side by side would share it
+    run.main(["--policy", "uniform", "--uses", "2", *words[4:]])
+    twice = run.read(out)[-1]
+    assert (twice["policy"], twice["rollouts"]) == ("uniform x2", [0, 256])
+    assert twice["expected"][0] == rows[0]["expected"][0]
+    assert twice["expected"][1] != rows[0]["expected"][1]
+    assert 0 < twice["clipped"] < 0.1  # a second step on the same rollouts

@@ -86,6 +86,7 @@ def test_the_scale_may_change_between_two_trainings(build):
     callback = next(each for each in trainer.callback_handler.callbacks if hasattr(each, "held_out"))
     trainer.train()
     assert callback.options.scale == callback.session.options.scale == "none"
+    assert callback.session.options.trainer_scale == "none"  # so that nothing gives advantages the size of "group"
 
 
 STORED = rows(24).rename_columns({"prompt": "question", "prompt_id": "uid"})

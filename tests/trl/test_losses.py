@@ -80,6 +80,15 @@ def test_advantages_of_the_default_have_the_size_of_the_trainers(build, caplog):
     assert squares[0] == pytest.approx(squares[1])
 
 
+def test_a_trainer_that_does_not_divide_keeps_the_size_of_differences(build):
+    callback, _ = train(build(reward=even_sum, scale_rewards="none", max_steps=1), ba.adaptive())
+    batch, own = callback.batch, callback.options.advantages(callback.batch)
+    factor_R = own.values_R / (batch.rewards_R - own.baseline_R)
+    assert ((factor_R > 0.3) & (factor_R < 1.01)).all()  # times 2 or more for the size of "group"
+    sized = replace(callback.options, trainer_scale="group").advantages(batch)
+    assert np.mean(sized.values_R**2) > 2 * np.mean(own.values_R**2)
+
+
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_importance_sampling_is_of_the_row_it_weighs(build, level):
     """The old probabilities are those that the model gave the row before the first of the two iterations."""
