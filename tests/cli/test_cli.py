@@ -451,7 +451,7 @@ def test_a_bar_is_shown_at_a_terminal_only(log):
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
     watcher, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, b"\x18\x00\x50\x00\x00\x00\x00\x00")  # 24 lines of 80
-    command = [*COMMAND, "replay", str(log), "--steps", "4", "--seeds", "2", "--json"]
+    command = [*COMMAND, "replay", str(log), "--steps", "4", "--seeds", "150", "--json"]  # the bar comes after a second
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal) as run:
         os.close(terminal)
         shown = b""
