@@ -120,7 +120,8 @@ USES = " x"
 """Between a policy's name and how often each rollout is used, in the names of runs with `num_iterations` above 1."""
 COLUMNS = ("rollouts", "expected", "pass64", "tokens", "seconds")
 """The curve in a line of the results file: a list of its points for each column. `mixed` is the mean share of rollouts
-in mixed groups. Lines of older runs have only what a table, a picture or a notebook reads."""
+in mixed groups, `clipped` TRL's mean share of clipped tokens where rollouts are used more than once. Lines of older
+runs have only what a table, a picture or a notebook reads."""
 Job = tuple[str, str, float, int, int]  # policy, mix, learning rate, seed, steps
 
 
@@ -130,6 +131,16 @@ def named(config: Config) -> str:
     return f"{Path(config.file).stem}-{hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
+def split_uses(name: str) -> tuple[str, int]:
+    """A policy and how often it uses each rollout.
+
+    >>> split_uses("uniform4 x2"), split_uses("uniform4"), split_uses("my x2-1a2b3c4d")
+    (('uniform4', 2), ('uniform4', 1), ('my x2-1a2b3c4d', 1))
+    """
+    policy, mark, uses = name.rpartition(USES)
+    return (policy, int(uses)) if mark and uses.isdecimal() else (name, 1)
+
+
 def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     """One training run; its curve as a line of the results file. `configs`: policies of files by their names."""
     from train import train
@@ -137,8 +148,7 @@ def run(job: Job, configs: dict[str, Config] | None = None) -> dict[str, Any]:
     from budgetalloc.trl import AdaptiveGRPOCallback
 
     full_name, mix, rate, seed, steps = job
-    name, _, times = full_name.partition(USES)
-    uses = int(times or 1)
+    name, uses = split_uses(full_name)
     if configs and name in configs:
         config = configs[name]
         build, options = config.build, config.callback_arguments(ROLLOUTS)

@@ -9,6 +9,7 @@ from conftest import SAVES, attach, behind_the_best, logged, recorded, rows, sam
 from transformers import TrainerCallback
 
 import budgetalloc as ba
+from budgetalloc import policies
 from budgetalloc.contrib.stored_responses import CorrectResponseBuffer
 from budgetalloc.contrib.thought_and_answer import ThoughtAndAnswer
 from budgetalloc.contrib.trees import Trees
@@ -126,6 +127,22 @@ def test_a_policy_that_does_not_divide_leaves_the_scale_to_the_trainer(build, sc
 
     assert 0.1 < size(1) < 2
     assert size(10) / size(1) == pytest.approx(1 if scale == "group" else 10, rel=0.3)
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_in_uniform_groups_the_scale_is_the_trainers(build, uniform):
+    trees, policy = Trees(2), policies.sampled(groups=2)
+    of_batch = replace(policy, needs=replace(policy.needs, scale="batch"))
+    trainer, callback, _ = with_trees(build, trees, of_batch, rows(40), scale_rewards="group", max_steps=2)
+    trainer.train()
+    batch = replace(callback.batch, uniform=uniform)
+    alone_R1, weights_R = np.arange(len(batch))[:, None], np.ones(len(batch))
+    options = callback.options
+    own, divided = (
+        trees.advantages(batch, each, alone_R1, weights_R) for each in (options, replace(options, scale="group"))
+    )
+    assert options.scale == "batch"
+    assert np.array_equal(own, divided) == uniform
 
 
 def test_a_budget_in_generated_tokens(build):
