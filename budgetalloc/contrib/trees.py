@@ -111,6 +111,9 @@ class Trees:
             f"baseline={baseline!r}: use 'group', 'loo' or 'posterior'": (
                 baseline in ("batch", "policy")
             ),
+            "scale='maxrl' with baseline='posterior': use baseline='group'": (
+                options.scale == "maxrl" and baseline == "posterior"
+            ),
         }
         for what, applies in refused.items():
             if applies:

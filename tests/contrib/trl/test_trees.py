@@ -225,6 +225,7 @@ def test_without_a_callback_trees_are_refused(build, trees):
         ({}, {"baseline": "batch", "scale": "batch"}, "baseline='batch'"),
         ({}, {"policy": "reinforce_ada"}, "some leaves"),
         ({}, {"buffer": CorrectResponseBuffer()}, "buffer="),
+        ({}, {"policy": ba.adaptive(), "scale": "maxrl"}, "scale='maxrl'"),
     ],
 )
 def test_what_would_get_wrong_advantages_is_refused(build, config, options, named):
