@@ -149,15 +149,17 @@ def tuning(rows: list[Row], mix: str) -> str:
 
 
 def explored(rows: list[Row]) -> str:
-    """Mean success of the variants in `explored.jsonl`, best first, with the standard error over seeds and pass@64."""
+    """Mean success of the variants in `explored.jsonl`, best first, with the standard error over seeds and pass@64.
+    Some rows hold means, and some the curves of `run.py`."""
     tried: dict[tuple[str, float, str], list[Row]] = defaultdict(list)
     for run in rows:
         tried[run["mix"], run["rate"], run["policy"]].append(run)
-    means = {key: np.array([run["mean"] for run in of]) for key, of in tried.items()}
+    means = {key: np.array([run["mean"] if "mean" in run else mean_success(run) for run in of]) for key, of in tried.items()}
     lines = head(("mix", "rate", "what", "seeds", "mean +- standard error", "pass@64"))
     for (mix, rate, name), mean_S in sorted(means.items(), key=lambda item: (item[0][0], -float(item[1].mean()))):
         error = f" +- {mean_S.std(ddof=1) / len(mean_S) ** 0.5:.3f}" if len(mean_S) > 1 else ""
-        pass64 = [run["pass64"] for run in tried[mix, rate, name] if "pass64" in run]
+        ends = [np.ravel(run.get("pass64"))[-1] for run in tried[mix, rate, name]]
+        pass64 = [end for end in ends if end is not None]
         known = f"{np.mean(pass64):.3f}" if len(pass64) == len(mean_S) else "unknown"
         lines.append(row((mix, f"{rate:g}", name, len(mean_S), f"{mean_S.mean():.3f}{error}", known)))
     return "\n".join(lines)

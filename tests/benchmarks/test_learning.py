@@ -76,7 +76,7 @@ def test_runs_on_tuning_seeds_and_variants_are_listed_the_best_first():
     ]
     job = {"mix": "m", "rate": 3e-4}
     rows = [job | {"policy": "worse", "mean": 0.3, "pass64": 0.6}, job | {"policy": "worse", "mean": 0.3}]
-    rows += [job | {"policy": "best", "mean": mean, "pass64": mean + 0.3} for mean in (0.4, 0.5)]
+    rows += [job | {"policy": "best", "mean": 0.4, "pass64": 0.7}, run_to(0.8, policy="best", mix="m", pass64=[0.8])]
     assert table.explored(rows).splitlines()[2:] == [
         "| m | 0.0003 | best | 2 | 0.450 +- 0.050 | 0.750 |",
         "| m | 0.0003 | worse | 2 | 0.300 +- 0.000 | unknown |",
