@@ -95,9 +95,9 @@ def test_rates_that_stand_still_cost_nothing(prompts):
     assert errors[0] < 1.2 * errors[1]  # what forgetting costs, where nothing has to be forgotten
 
 
-def brier_scores(make, prompts, rollouts, steps=150):
+def brier_scores(estimator, make, prompts, rollouts, steps=150):
     """Of the belief, of one running rate for all prompts and of the truth, shape (3, steps), before each step."""
-    rng, estimator, passed, tried = np.random.default_rng(1), ba.TrackingEstimator(), 0.5, 1.0
+    rng, passed, tried = np.random.default_rng(1), 0.5, 1.0
     rate_of, scores = make(prompts, rng), []
     for at in range(steps):
         got = rng.integers(0, prompts, rollouts)
@@ -111,7 +111,7 @@ def brier_scores(make, prompts, rollouts, steps=150):
     return np.reshape(scores, (steps, 3)).T
 
 
-@pytest.mark.parametrize(
+POOLS = pytest.mark.parametrize(
     ("make", "prompts", "rollouts"),
     [
         (beta(8, 12), 1000, 128),
@@ -125,8 +125,11 @@ def brier_scores(make, prompts, rollouts, steps=150):
         (moving, 2080, 256),
     ],
 )
+
+
+@POOLS
 def test_a_belief_is_never_worse_than_one_rate_and_close_to_the_truth_where_prompts_return(make, prompts, rollouts):
-    own, one, truth = brier_scores(make, prompts, rollouts)
+    own, one, truth = brier_scores(ba.TrackingEstimator(), make, prompts, rollouts)
     early, late = slice(0, 30), slice(30, None)
     assert own[early].mean() < 1.01 * one[early].mean()
     assert own[late].mean() < 1.01 * one[late].mean()
@@ -134,9 +137,22 @@ def test_a_belief_is_never_worse_than_one_rate_and_close_to_the_truth_where_prom
         assert own[late].mean() < 1.08 * truth[late].mean()
 
 
+@POOLS
+def test_the_defaults_belief_is_near_one_rate_where_prompts_are_alike_and_near_the_truth_where_they_return(
+    make, prompts, rollouts
+):
+    """It counts evidence and learns no prior, so that the bounds are wider than those of tracked beliefs."""
+    own, one, truth = brier_scores(ba.adaptive().estimator, make, prompts, rollouts)
+    late = slice(30, None)
+    assert own[late].mean() < 1.16 * one[late].mean()
+    if rollouts > 0.8 * prompts:
+        assert own[late].mean() < 1.14 * truth[late].mean()
+
+
 @pytest.mark.parametrize("others", [0, 100])
-def test_a_prompt_that_failed_a_hundred_times_and_then_passes_is_believed_after_twenty_visits(others):
-    rng, estimator = np.random.default_rng(1), ba.TrackingEstimator()
+@pytest.mark.parametrize("make", [ba.TrackingEstimator, lambda: ba.adaptive().estimator], ids=["tracked", "default"])
+def test_a_prompt_that_failed_a_hundred_times_and_then_passes_is_believed_after_twenty_visits(others, make):
+    rng, estimator = np.random.default_rng(1), make()
     rate_P = rng.random(others)
     for success in (0.0,) * 100 + (1.0,) * 20:
         estimator.observe(["x", *range(others)], [success, *(rng.random(others) < rate_P)])
