@@ -7,6 +7,11 @@ as TRL makes them while the callback decides, with answers of a fixed length. Se
 other programs matter little. Every call has prompts that no other had. Then the prices of `cost="seconds"`
 (`contrib/prices.py`) are fitted to the calls of each setting, and the last columns show what the fit and
 `cost="tokens"` expect, as shares of the dearest row.
+
+The second table sends 8 rollouts of each long prompt, with the same seeds, in several ways: as one request, as
+requests beside each other or far apart in one call, in unequal numbers, and in 8 calls. `computed` is the share of the
+rollouts' prompt tokens that vLLM did not take from its cache, `equal` the share of rollouts with the same tokens as in
+one request, and `logprob` the largest difference of their log-probabilities.
 """
 
 import argparse
@@ -58,6 +63,67 @@ def generate(llm: Any, prompt: int, answer: int, group: int, rollouts: int, rng:
     return took
 
 
+Sent = list[tuple[list[list[int]], list[dict[str, int]]]]
+"""Calls: the prompt of each request, and its `n` and `seed`."""
+
+
+def ways(prompts: list[list[int]], group: int) -> dict[str, Sent]:
+    """The same rollouts of each prompt, sent in several ways. Rollout j has seed j, as sample j of one request does."""
+    whole: list[dict[str, int]] = [{"n": group, "seed": 0}] * len(prompts)
+    alone = [{"seed": at} for at in range(group)]
+    parts = [{"n": 1, "seed": 0}, {"n": 2, "seed": 1}, {"n": group - 3, "seed": 3}]
+    return {
+        f"one request, n={group}": [(prompts, whole)],
+        "requests in a row": [([text for text in prompts for _ in alone], alone * len(prompts))],
+        "requests far apart": [(prompts * group, [one for one in alone for _ in prompts])],
+        f"n=1, 2 and {group - 3}": [(prompts * 3, [part for part in parts for _ in prompts])],
+        f"{group} calls": [(prompts, [one] * len(prompts)) for one in alone],
+    }
+
+
+def send(llm: Any, calls: Sent, answer: int) -> tuple[float, float, dict[tuple[int, ...], tuple[list[int], Any]]]:
+    """Seconds of processor time, the share of prompt tokens that were computed, and for each prompt and seed the tokens
+    and their log-probabilities."""
+    from vllm import SamplingParams
+
+    rollouts, computed, total, took = {}, 0, 0, 0.0
+    for prompts, given in calls:
+        settings = {"max_tokens": answer, "min_tokens": answer, "ignore_eos": True, "detokenize": False, "logprobs": 0}
+        requests, sampling = (
+            [{"prompt_token_ids": text} for text in prompts],
+            [SamplingParams(**settings, **x) for x in given],
+        )
+        began = time.process_time()
+        outputs = llm.generate(requests, sampling, use_tqdm=False)
+        took += time.process_time() - began
+        for output, asked in zip(outputs, given, strict=True):
+            computed += len(output.prompt_token_ids) - (output.num_cached_tokens or 0)
+            for sample in output.outputs:
+                total += len(output.prompt_token_ids)
+                chosen = [at[token].logprob for at, token in zip(sample.logprobs, sample.token_ids, strict=True)]
+                rollouts[*output.prompt_token_ids, asked["seed"] + sample.index] = sample.token_ids, chosen
+    return took, computed / total, rollouts
+
+
+def print_ways(llm: Any, rollouts: int, repeats: int, rng: np.random.Generator, group: int = 8) -> None:
+    """The table of these ways: medians, each repetition with prompts of its own."""
+    found: dict[str, list[tuple[float, ...]]] = {}
+    for _ in range(repeats):
+        first = None
+        prompts = rng.integers(10, VOCABULARY, size=(rollouts // group, LONG)).tolist()
+        for name, calls in ways(prompts, group).items():
+            llm.reset_prefix_cache()
+            took, computed, sent = send(llm, calls, ANSWERS[0])
+            first = first or sent
+            assert sent.keys() == first.keys()
+            same = [key for key, (tokens, _) in sent.items() if tokens == first[key][0]]
+            away = max(float(np.abs(np.subtract(sent[key][1], first[key][1])).max()) for key in same)
+            found.setdefault(name, []).append((1000 * took / rollouts, computed, len(same) / len(sent), away))
+    print(f"{'sent as':<24}{'ms':>8}{'computed':>10}{'equal':>8}{'logprob':>10}")
+    for name, each in found.items():
+        print("{:<24}{:>8.2f}{:>10.3f}{:>8.2f}{:>10.1e}".format(name, *np.median(each, axis=0)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rollouts", type=int, default=32)
@@ -90,6 +156,8 @@ def main() -> None:
                     prompt, answer, group = case
                     took[case].append(generate(llm, *case, rows, rng))
                     seconds.learn([rows, prompt * rows / group, prompt * rows, answer * rows], took[case][-1])
+            print(f"prefix caching {'on' if caching else 'off'}")
+            print_ways(llm, rows, options.repeats, rng)
             del llm
         each = {case: statistics.median(times) / rows for case, times in took.items()}
         fitted, tokens = {}, {}
