@@ -1,6 +1,6 @@
 """Do seconds follow the costs of tokens? Groups and single rollouts, long and short prompts, in vLLM.
 
-    .venv-vllm/bin/python benchmarks/costs_vllm.py [--rollouts 32] [--repeats 3]    # some minutes, on the CPU
+    PYTHONPATH=. .venv-vllm/bin/python benchmarks/costs_vllm.py [--rollouts 32] [--repeats 3]    # some minutes
 
 A small random Llama generates rollouts in vLLM's own engine, inside this process: each rollout is a request of its own,
 as TRL makes them while the callback decides, with answers of a fixed length. Seconds are of processor time, so that
@@ -8,10 +8,10 @@ other programs matter little. Every call has prompts that no other had. Then the
 (`contrib/prices.py`) are fitted to the calls of each setting, and the last columns show what the fit and
 `cost="tokens"` expect, as shares of the dearest row.
 
-The second table sends 8 rollouts of each long prompt, with the same seeds, in several ways: as one request, as
-requests beside each other or far apart in one call, in unequal numbers, and in 8 calls. `computed` is the share of the
-rollouts' prompt tokens that vLLM did not take from its cache, `equal` the share of rollouts with the same tokens as in
-one request, and `logprob` the largest difference of their log-probabilities.
+The second table sends 8 rollouts of each long prompt in several ways: as one request, as requests in a row or far
+apart in one call, in unequal parts, and in 8 calls. `computed` is the share of the rollouts' prompt tokens that were
+not cached, by the engine's counters, and `logprob` the largest difference of a token's log-probability between rollouts
+with the same tokens.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def engine(folder: str, caching: bool) -> Any:
         enforce_eager=True,
         enable_prefix_caching=caching,
         max_model_len=1024,
-        disable_log_stats=True,
+        disable_log_stats=False,
     )
 
 
@@ -63,65 +63,52 @@ def generate(llm: Any, prompt: int, answer: int, group: int, rollouts: int, rng:
     return took
 
 
-Sent = list[tuple[list[list[int]], list[dict[str, int]]]]
-"""Calls: the prompt of each request, and its `n` and `seed`."""
-
-
-def ways(prompts: list[list[int]], group: int) -> dict[str, Sent]:
-    """The same rollouts of each prompt, sent in several ways. Rollout j has seed j, as sample j of one request does."""
-    whole: list[dict[str, int]] = [{"n": group, "seed": 0}] * len(prompts)
-    alone = [{"seed": at} for at in range(group)]
-    parts = [{"n": 1, "seed": 0}, {"n": 2, "seed": 1}, {"n": group - 3, "seed": 3}]
+def ways(prompts: list[list[int]], group: int) -> dict[str, list[tuple[list[list[int]], list[int]]]]:
+    """The same rollouts of each prompt, sent in several ways. A call has the prompt of each request, and its `n`."""
+    once, parts = [1] * len(prompts), (1, 2, group - 3)
     return {
-        f"one request, n={group}": [(prompts, whole)],
-        "requests in a row": [([text for text in prompts for _ in alone], alone * len(prompts))],
-        "requests far apart": [(prompts * group, [one for one in alone for _ in prompts])],
-        f"n=1, 2 and {group - 3}": [(prompts * 3, [part for part in parts for _ in prompts])],
-        f"{group} calls": [(prompts, [one] * len(prompts)) for one in alone],
+        f"one request, n={group}": [(prompts, [group] * len(prompts))],
+        "requests in a row": [([text for text in prompts for _ in range(group)], once * group)],
+        "requests far apart": [(prompts * group, once * group)],
+        f"n=1, 2 and {group - 3}": [(prompts * len(parts), [part for part in parts for _ in prompts])],
+        f"{group} calls": [(prompts, once)] * group,
     }
 
 
-def send(llm: Any, calls: Sent, answer: int) -> tuple[float, float, dict[tuple[int, ...], tuple[list[int], Any]]]:
-    """Seconds of processor time, the share of prompt tokens that were computed, and for each prompt and seed the tokens
-    and their log-probabilities."""
-    from vllm import SamplingParams
-
-    rollouts, computed, total, took = {}, 0, 0, 0.0
-    for prompts, given in calls:
-        settings = {"max_tokens": answer, "min_tokens": answer, "ignore_eos": True, "detokenize": False, "logprobs": 0}
-        requests, sampling = (
-            [{"prompt_token_ids": text} for text in prompts],
-            [SamplingParams(**settings, **x) for x in given],
-        )
-        began = time.process_time()
-        outputs = llm.generate(requests, sampling, use_tqdm=False)
-        took += time.process_time() - began
-        for output, asked in zip(outputs, given, strict=True):
-            computed += len(output.prompt_token_ids) - (output.num_cached_tokens or 0)
-            for sample in output.outputs:
-                total += len(output.prompt_token_ids)
-                chosen = [at[token].logprob for at, token in zip(sample.logprobs, sample.token_ids, strict=True)]
-                rollouts[*output.prompt_token_ids, asked["seed"] + sample.index] = sample.token_ids, chosen
-    return took, computed / total, rollouts
+def prompt_tokens(llm: Any) -> tuple[int, int]:
+    """The prompt tokens of all rollouts so far, and those of them that were cached. The `num_cached_tokens` of an
+    output is that of one of its `n` samples."""
+    counted = {metric.name: getattr(metric, "value", 0) for metric in llm.get_metrics()}
+    return counted["vllm:prompt_tokens"], counted["vllm:prompt_tokens_cached"]
 
 
 def print_ways(llm: Any, rollouts: int, repeats: int, rng: np.random.Generator, group: int = 8) -> None:
-    """The table of these ways: medians, each repetition with prompts of its own."""
-    found: dict[str, list[tuple[float, ...]]] = {}
+    """Medians, each repetition with prompts of its own."""
+    from vllm import SamplingParams
+
+    settings = {"max_tokens": ANSWERS[0], "min_tokens": ANSWERS[0], "ignore_eos": True, "detokenize": False}
+    found: dict[str, list[tuple[float, float, float]]] = {}
     for _ in range(repeats):
-        first = None
+        first: dict[tuple[int, ...], Any] = {}
         prompts = rng.integers(10, VOCABULARY, size=(rollouts // group, LONG)).tolist()
         for name, calls in ways(prompts, group).items():
             llm.reset_prefix_cache()
-            took, computed, sent = send(llm, calls, ANSWERS[0])
-            first = first or sent
-            assert sent.keys() == first.keys()
-            same = [key for key, (tokens, _) in sent.items() if tokens == first[key][0]]
-            away = max(float(np.abs(np.subtract(sent[key][1], first[key][1])).max()) for key in same)
-            found.setdefault(name, []).append((1000 * took / rollouts, computed, len(same) / len(sent), away))
-    print(f"{'sent as':<24}{'ms':>8}{'computed':>10}{'equal':>8}{'logprob':>10}")
-    for name, each in found.items():
-        print("{:<24}{:>8.2f}{:>10.3f}{:>8.2f}{:>10.1e}".format(name, *np.median(each, axis=0)))
+            outputs, away, before, began = [], 0.0, prompt_tokens(llm), time.process_time()
+            for texts, sizes in calls:
+                sampling = [SamplingParams(n=n, top_k=1, logprobs=0, **settings) for n in sizes]
+                outputs += llm.generate([{"prompt_token_ids": text} for text in texts], sampling, use_tqdm=False)
+            took = time.process_time() - began
+            prefilled, cached = (now - then for now, then in zip(prompt_tokens(llm), before, strict=True))
+            for each in outputs:
+                for one in each.outputs:
+                    logprobs = [at[token].logprob for at, token in zip(one.logprobs, one.token_ids, strict=True)]
+                    text = tuple(each.prompt_token_ids)
+                    away = max(away, float(np.abs(np.subtract(logprobs, first.setdefault(text, logprobs))).max()))
+            assert sum(len(each.outputs) for each in outputs) == rollouts
+            found.setdefault(name, []).append((1000 * took / rollouts, 1 - cached / prefilled, away))
+    print(f"{'sent as':<24}{'ms':>8}{'computed':>10}{'logprob':>10}")
+    for name, values in found.items():
+        print("{:<24}{:>8.2f}{:>10.3f}{:>10.1e}".format(name, *np.median(values, axis=0)))
 
 
 def main() -> None:
