@@ -23,11 +23,11 @@ from budgetalloc.offline.intervals import interval
 from budgetalloc.offline.parallel import in_parallel
 
 LEVELS, ACTIONS, STEPS, ROLLOUTS = 12, 10, 400, 128
-RATES = [2.0**power for power in range(2, 15)]
+RATES = [2.0**power for power in range(2, 16)]
 TUNING, SEEDS = range(100, 103), range(10)
 ALONE: dict[str, Any] = {"min_group": 1, "fallback": False}
 ARMS: dict[str, Any] = {
-    **{f"groups of {size}": (size, "group") for size in (4, 8, 16)},
+    **{f"groups of {size}": (size, "group") for size in (2, 4, 8, 16)},
     "groups of 16, MaxRL": (16, "maxrl"),
     "`adaptive()`, as it attaches": (lambda seed: ba.adaptive(seed=seed), {"min_group": 1}),
     "`adaptive()` in spite of the small pool": (lambda seed: ba.adaptive(seed=seed), ALONE),
