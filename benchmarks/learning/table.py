@@ -154,7 +154,7 @@ def explored(rows: list[Row]) -> str:
     tried: dict[tuple[str, float, str], list[Row]] = defaultdict(list)
     for run in rows:
         tried[run["mix"], run["rate"], run["policy"]].append(run)
-    means = {key: np.array([run["mean"] if "mean" in run else mean_success(run) for run in of]) for key, of in tried.items()}
+    means = {key: np.array([run.get("mean") or mean_success(run) for run in of]) for key, of in tried.items()}
     lines = head(("mix", "rate", "what", "seeds", "mean +- standard error", "pass@64"))
     for (mix, rate, name), mean_S in sorted(means.items(), key=lambda item: (item[0][0], -float(item[1].mean()))):
         error = f" +- {mean_S.std(ddof=1) / len(mean_S) ** 0.5:.3f}" if len(mean_S) > 1 else ""

@@ -81,6 +81,21 @@ def success_of(ledger: Ledger, reward_range: tuple[float, float] | None) -> Floa
     return unit_R
 
 
+def spanned(ledger: Ledger) -> tuple[float, float]:
+    """The lowest and the highest reward of a log, as the rewards of failure and success. If all
+    rewards are equal, the range reaches to 0 and to 1 as well.
+
+    >>> import pandas as pd
+    >>> rewards = {"judged": [2.0, 5.0, float("nan")], "constant": [5.0]}
+    >>> frames = [pd.DataFrame({"step": 0, "prompt": "a", "reward": x}) for x in rewards.values()]
+    >>> [spanned(Ledger.of_frame(frame)) for frame in frames]
+    [(2.0, 5.0), (0.0, 5.0)]
+    """
+    rewards_R = ledger.frame["reward"].to_numpy()
+    low, high = float(np.nanmin(rewards_R)), float(np.nanmax(rewards_R))
+    return (low, high) if low < high else (min(low, 0.0), max(high, 1.0))
+
+
 def unit_rewards(log: Ledger, reward_range: tuple[float, float] | None) -> Ledger:
     """The log with the success of each rollout in [0, 1] as rewards, from which policies learn."""
     success_R = success_of(log, reward_range)

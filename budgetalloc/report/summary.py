@@ -16,7 +16,7 @@ from budgetalloc.logs.ledger import Ledger, read_log
 from budgetalloc.logs.records import losses
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
-from budgetalloc.report.replays import LIMITS, POLICIES, replay, success_of, unit_rewards
+from budgetalloc.report.replays import LIMITS, POLICIES, replay, spanned, success_of, unit_rewards
 from budgetalloc.training.policy_like import resolve_policy
 
 if TYPE_CHECKING:
@@ -251,11 +251,9 @@ def report(
     try:
         success_R = success_of(ledger, given)
     except InputError:
-        rewards_R = ledger.frame["reward"].to_numpy()
-        low, high = np.nanmin(rewards_R, initial=0.0), np.nanmax(rewards_R, initial=1.0)
         if given is not None:
             raise
-        given = float(low), float(high)  # rewards outside [0, 1]
+        given = low, high = spanned(ledger)  # rewards outside [0, 1]
         success_R = success_of(ledger, given)
         text = f"rewards from {low:g} to {high:g} taken as the range from failure to success"
         notes[text] = int((~np.isnan(success_R)).sum())

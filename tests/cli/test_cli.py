@@ -364,8 +364,9 @@ def test_replay_follows_the_pacing_of_the_file(log, tmp_path, capsys):
         ([-1.0, 2.0, -1.0, 0.2], None, [], 5.4 / 8, "from -1 to 2"),
         ([-1.0, 2.0, -1.0, 0.2], None, ["--reward-range", "-2", "2"], 6.05 / 8, None),
         ([0.0, 2.0, 0.0, 1.0], (0.0, 4.0), [], 2.75 / 8, None),
+        ([2.0, 2.0, 2.0, 2.0], None, [], 1.0, "from 0 to 2 "),
     ],
-    ids=["observed", "asked for", "of the ledger"],
+    ids=["observed", "asked for", "of the ledger", "constant"],
 )
 def test_rewards_are_mapped_by_their_range(tmp_path, capsys, rewards, logged, words, expected, note):
     writer = ba.LedgerWriter(tmp_path / "ledger.jsonl")

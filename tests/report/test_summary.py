@@ -126,6 +126,8 @@ def test_the_range_of_the_ledger_is_used_and_one_is_found_with_a_note():
     found = of_groups([-1] * 4 + [2] * 4 + [0.5] * 4)
     assert (found.reward_low, found.reward_high, found.graded, found.success) == (-1, 2, True, 0.5)
     assert found.notes == {"rewards from -1 to 2 taken as the range from failure to success": 12}
+    judged = of_groups([2] * 4 + [5] * 4)  # the lowest score is failure, not 0
+    assert (judged.reward_low, judged.success) == (2, 0.5)
     given = report(log([(0, "a", -1.0), (0, "a", 1.0)]), policies=(), reward_range=(-1, 3))
     assert (given.success, given.graded) == (0.25, True)
 
