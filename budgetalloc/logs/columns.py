@@ -80,7 +80,8 @@ def _filled(parts: list[Any], none: float, kind: Any) -> Any:
 
 
 def part_of(values: Any) -> Part:
-    """An array of Arrow as a part of a column. Integers and texts stay exact."""
+    """An array of Arrow as a part of a column. Integers and texts stay exact; a date or a UUID is
+    its text, as in CSV."""
     kind = str(values.type)
     if kind.startswith("dictionary<"):
         plain = str(values.type.value_type) in _PLAIN
@@ -91,7 +92,12 @@ def part_of(values: Any) -> Part:
         return values.cast("int64").to_numpy()
     if kind in _PLAIN:
         return values.dictionary_encode()
+    if kind.startswith("date"):
+        return values.cast("string").dictionary_encode()
     cells = values.to_pylist()
+    if kind == "extension<arrow.uuid>":
+        texts = [None if cell is None else str(cell) for cell in cells]
+        return arrow().array(texts, "string").dictionary_encode()
     if "extension<arrow.json>" in kind:
         cells = [_decoded(cell, values.type) for cell in cells]
     return objects(cells)

@@ -1,7 +1,9 @@
 """Ids are read exactly as written, and equally in every format. Texts are hashed once, and columns that nobody needs
 are not read."""
 
+import datetime
 import json
+import uuid
 
 import numpy as np
 import pytest
@@ -68,6 +70,21 @@ FORMATS = [
     "json.arrow",
     "dataset",
 ]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_dates_and_uuids_are_the_texts_that_csv_has(tmp_path, suffix):
+    day, one = datetime.date(2024, 1, 1), uuid.UUID(int=7)
+    ids = {"date32": pa.array([day, None], pa.date32()), "date64": pa.array([day, None], pa.date64())}
+    if hasattr(pa, "uuid"):
+        ids["uuid"] = pa.array([one.bytes, None], pa.uuid())
+    for kind, cells in ids.items():
+        whole = pa.table({"step": [0, 0], "prompt_id": cells, "reward": [1.0, 0.0]})
+        log = ba.Ledger.read(saved(tmp_path / f"{kind}{suffix}", whole))
+        assert log.frame["prompt"].tolist() == [str(one) if kind == "uuid" else "2024-01-01"]
+        assert log.notes["row without a prompt"] == 1
+
+
 HUGE = [0, 1, 2**63 + 1, 2**64 - 1]
 
 
