@@ -199,7 +199,10 @@ def doubt_rows(rows: pd.DataFrame, groups_R: NDArray[np.int64], notes: Notes) ->
 
 
 def doubt_runs(rows: pd.DataFrame, notes: Notes) -> None:
-    """Notes steps that come again after later ones, with prompts of before."""
+    """Notes steps that come again after later ones, with prompts of before.
+
+    A column that counts the visits of each prompt goes back between prompts, but never for one.
+    """
     block_R = (rows["step"].diff() < 0).cumsum()
     if not 0 < _ENOUGH * block_R.max() <= len(rows):
         return  # ascending, or in no order
@@ -208,8 +211,12 @@ def doubt_runs(rows: pd.DataFrame, notes: Notes) -> None:
     over_R = whole_R & (rows["step"] < rows["step"].groupby(block_R).transform("max"))
     again_R = whole_R & (block_R > block_R.where(over_R).groupby(rows["step"]).transform("min"))
     codes_R = rows["prompt"].cat.codes
-    block_P = block_R.groupby(codes_R).nunique()
-    if rows["step"][again_R].nunique() > 1 and 2 * (block_P > 1).sum() > len(block_P):
+    several_P = block_R.groupby(codes_R).nunique() > 1
+    back_P = (rows["step"].groupby(codes_R).diff() < 0).groupby(codes_R).any()
+    twice_PS = block_R.groupby([codes_R, rows["step"]]).nunique() > 1
+    back_P |= twice_PS.groupby(level=0).any()
+    many = 2 * several_P.sum() > len(several_P) and 4 * back_P.sum() > several_P.sum()
+    if many and rows["step"][again_R].nunique() > 1:
         notes.doubt(
             "row of a step that comes again after later steps, with the same prompts: does the log "
             "hold several runs? Read each on its own",

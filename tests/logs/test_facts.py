@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -78,6 +79,18 @@ def test_one_run_in_another_order_or_with_numbered_rollouts_is_not_two(tmp_path)
     late = frame.reset_index(drop=True)
     late.index = late.index + (late.index % 32 == 0) * 50  # stragglers, as asynchronous trainers have
     assert doubts(tmp_path, late.sort_index(kind="stable")) == []
+
+
+def test_a_count_of_each_prompts_visits_is_not_several_runs(tmp_path):
+    """In the order of the run, epoch after epoch, in which a step of 32 prompts may reach into the next epoch."""
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([rng.permutation(40) for _ in range(16)]).reshape(-1, 32)
+    rows = [(prompt, float(rng.random() < 0.5)) for step in drawn for prompt in sorted(set(step)) for _ in range(4)]
+    frame = pd.DataFrame(rows, columns=["prompt_id", "reward"])
+    visits = frame.assign(step=frame.groupby("prompt_id").cumcount() // 4)
+    assert (visits["step"].diff() < 0).any()
+    assert doubts(tmp_path, visits) == []
+    assert "several runs?" in doubts(tmp_path, pd.concat([visits, visits]))[0]
 
 
 def test_equal_responses_come_before_what_was_assumed(tmp_path):
