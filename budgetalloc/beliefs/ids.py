@@ -108,6 +108,20 @@ def stable_key(value: Id) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
+def stable_keys(ids_P: Iterable[Id]) -> UInt64Array:
+    """`stable_key` of each id, shape (P,), in half the time.
+
+    >>> (stable_keys([1, "1"]) == [stable_key(1), stable_key("1")]).all()
+    np.True_
+    """
+    empty, digests = hashlib.blake2b(digest_size=8), []
+    for value in ids_P:
+        digest = empty.copy()  # faster than a new one
+        digest.update(f"{type(value).__name__}:{value}".encode(errors="surrogatepass"))
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
 def shuffled_order(
     keys_P: UInt64Array, seed: int, step: int, about: int | None = None
 ) -> NDArray[np.int64]:
@@ -202,7 +216,7 @@ class _Listed(Index):
 
     @cached_property
     def keys(self) -> UInt64Array:
-        return np.fromiter(map(stable_key, self.ids), dtype=np.uint64, count=len(self.ids))
+        return stable_keys(self.ids)
 
 
 class Pool(Sequence[Id]):
