@@ -1,6 +1,7 @@
 """The state of a method in addition to the beliefs: named columns with a value per prompt, and a
 few numbers."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any
@@ -69,6 +70,8 @@ class Memory:
         self.numbers: dict[str, float] = dict(self._numbers)
         self.step = 0
         """Steps that have ended."""
+        self.unscored: Mapping[Id, int] = {}
+        """While it learns: the step's rollouts without a reward, by prompt."""
         self._index = Index()
 
     def __len__(self) -> int:
@@ -105,8 +108,10 @@ class Memory:
 
     def learn(self, ids_R: Sequence[Id], rewards_R: FloatArray, success_R: FloatArray) -> None:
         """Learns from one step's prompts, rewards and successes, one per rollout, and ends the
-        step. A rollout with NaN in either is ignored. If the rule raises, nothing has changed."""
+        step. A rollout with NaN in either counts in `unscored` alone. If the rule raises, nothing
+        has changed."""
         scored_R = ~np.isnan(rewards_R) & ~np.isnan(success_R)
+        self.unscored = Counter(compress(ids_R, (~scored_R).tolist()))
         ids = compress(ids_R, scored_R.tolist())
         seen = ByPrompt.of(ids, rewards_R[scored_R], success_R[scored_R])
         columns, numbers = self.columns, dict(self.numbers)
@@ -130,6 +135,8 @@ class Memory:
             self.columns, self.numbers = columns, numbers
             self._index = Index(self._index.ids[:known])
             raise
+        finally:
+            self.unscored = {}
         self.step += 1
 
     def _unexpected(

@@ -192,8 +192,8 @@ def towards_unsolved(
 def first_groups(
     mass_P: FloatArray, prompts: int, rollouts: int, idle: float, least: int
 ) -> IntArray:
-    """The group size of each prompt, from 1 to 4, with which its belief weighs 1.6 rollouts when it
-    returns.
+    """The group size of each prompt, from 1 to 4 and at most `rollouts`, with which its belief
+    weighs 1.6 rollouts when it returns.
 
     A prompt is drawn again after about prompts / rollouts steps, when idle ** (prompts / rollouts)
     of the evidence is left. If that is less than a quarter, each prompt is visited about once, and
@@ -210,7 +210,8 @@ def first_groups(
     array([4, 2, 1, 1])
     """
     left = max(idle ** (prompts / rollouts), 0.25)
-    vague_P = np.clip(np.rint((_ENOUGH - mass_P) / left), least, 4)
+    sizes = min(least, rollouts), min(4, rollouts)  # else no new prompt would fit a tiny step
+    vague_P = np.clip(np.rint((_ENOUGH - mass_P) / left), *sizes)
     return np.where(mass_P < _ENOUGH, vague_P, 1.0).astype(np.int64)
 
 

@@ -23,7 +23,8 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
     Prompts whose rollouts have all failed come first in the next step, with as many rollouts as
     have failed. `policy` chooses among the other prompts for the rest of the budget. After a
     success, or after `most` failures in a row, a prompt is one of the others again. One that failed
-    so often may be hopeless: it is retried only after its next success.
+    so often may be hopeless: it is retried only after its next success. Of a prompt that is
+    retried, a rollout without a reward counts as a failure.
 
     A step generates once, where `growing` continues a group within the step and waits for each
     round. NGU (arXiv 2609.13443) continues prompts across steps with a chance.
@@ -57,6 +58,11 @@ def retrying(policy: Policy, *, most: int = 8) -> Policy:
         rows = memory.rows(seen.ids_P)
         failures_P = memory.columns["failures"][rows] + seen.n_P
         memory.columns["failures"][rows] = np.where(seen.successes_P > 0, 0.0, failures_P)
+        # also what is never scored ends after `most` rollouts
+        lost_U = np.fromiter(memory.unscored.values(), dtype=np.float64)
+        rows = memory.rows(memory.unscored)
+        failures, known_U = memory.columns["failures"], rows >= 0
+        failures[rows[known_U]] += np.where(failures[rows[known_U]] > 0, lost_U[known_U], 0.0)
 
     def retried(columns: Mapping[str, FloatArray]) -> BoolArray:
         return (columns["failures"] > 0) & (columns["failures"] < most)

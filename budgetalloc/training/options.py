@@ -294,11 +294,20 @@ def other_scale(policy: Policy, options: Options) -> str | None:
     >>> print(other_scale(policy, Options.resolve(policy.needs, "none", {})))
     Advantages have scale='none', as the trainer is set, and adaptive(rounds=3, seed=0) was measured
     with 'group'. Pass scale='group' for that.
+    >>> print(other_scale(ba.adaptive(), Options.resolve(ba.adaptive().needs, "batch", {})))
+    Advantages have scale='batch', as the trainer is set, and adaptive(seed=0) was measured in a
+    trainer with 'group'. Set the trainer so for that.
     """
     wanted = policy.needs.scale
     if wanted in (None, options.scale):
         return None
+    # differences keep their own size in a trainer that does not divide
+    measured = (
+        "in a trainer with 'group'. Set the trainer so"
+        if wanted == "none"
+        else f"with {wanted!r}. Pass scale={wanted!r}"
+    )
     return (
         f"Advantages have scale={options.scale!r}, as the trainer is set, and {policy} was "
-        f"measured with {wanted!r}. Pass scale={wanted!r} for that."
+        f"measured {measured} for that."
     )

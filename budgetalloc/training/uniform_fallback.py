@@ -78,7 +78,7 @@ class UniformFallback(Stateful, Part):
         self.uniform = False
         self.quiet = self.every = True
         self._chooses, self._policy = False, ""
-        self._sums = (0.0,) * 5  # of `agreement`
+        self._sums = (0.0,) * 6  # of `agreement`
         self._worse = 0  # steps in a row
         self._within = 0  # steps in a row in which the beliefs told prompts apart
         self._equal = 0  # steps in a row with equal rewards, of which none is trained on
@@ -149,8 +149,9 @@ class UniformFallback(Stateful, Part):
 
     def _compare(self, step_S: FloatArray) -> None:
         self._sums = tuple((_KEPT * np.array(self._sums) + step_S).tolist())
-        prompts = max(self._sums[0], 1.0)
-        between, shared, believed, rollouts = [total / prompts for total in self._sums[1:]]
+        prompts, returning = max(self._sums[0], 1.0), max(self._sums[2], 1.0)
+        between = self._sums[1] / prompts
+        shared, believed, rollouts = [total / returning for total in self._sums[3:]]
         told = shared / np.sqrt(max(between * believed, 1e-12))
         worse = between > max(_LEAST, _ERROR / np.sqrt(prompts)) and told < _TOLD
         self._worse, self._within = (self._worse + 1, 0) if worse else (0, self._within + 1)
@@ -186,12 +187,15 @@ class UniformFallback(Stateful, Part):
 
 
 def agreement(rollouts: Rollouts) -> FloatArray:
-    """What a step shows about its beliefs: five sums over its prompts that return and have two
-    rollouts or more in their first round.
+    """What a step shows about its beliefs: six sums over its prompts that return.
 
-    These are their number minus 1, and that times: the variance of their rates; the covariance of
-    belief and rate; the variance of the beliefs; the number of earlier rollouts. Each is unbiased,
-    as later rounds, which follow from outcomes, are left out.
+    Over those with two rollouts or more in their first round: their number minus 1, and that times
+    the variance of their rates. Over all, those with one rollout too: their number minus 1, and
+    that times the covariance of belief and rate, the variance of the beliefs, and the number of
+    earlier rollouts. A policy that retries failures gives more rollouts to prompts whose beliefs
+    are alike, for they have all just failed; beside the others, they have to differ.
+
+    Each is unbiased, as later rounds, which follow from outcomes, are left out.
     """
     round_G = rollouts.round_R[rollouts.first_G]
     counted_R = (rollouts.round_R == round_G[rollouts.group_R]) & ~np.isnan(rollouts.learned_R)
@@ -199,14 +203,17 @@ def agreement(rollouts: Rollouts) -> FloatArray:
     n_G, sum_G, square_G = [np.bincount(rollouts.group_R, x_R) for x_R in (counted_R, s_R, s_R**2)]
     belief_G, prior_G = [x.take(rollouts.first_G) for x in (rollouts.belief_R, rollouts.prior)]
     earlier_G = belief_G.mass - prior_G.mass
-    rows = np.flatnonzero((n_G >= 2) & (earlier_G > 1e-6))
-    prompts = len(rows)
-    if prompts < 2:
-        return np.zeros(5)
-    n_K, sum_K, mean_K = n_G[rows], sum_G[rows], belief_G.mean[rows]
-    rate_K = sum_K / n_K
-    alike = np.mean((sum_K**2 - square_G[rows]) / (n_K * (n_K - 1)))
-    apart = (rate_K.sum() ** 2 - np.sum(rate_K**2)) / (prompts * (prompts - 1))
-    covariance_22 = np.cov(mean_K, rate_K)
-    means = 1.0, alike - apart, covariance_22[0, 1], covariance_22[0, 0], earlier_G[rows].mean()
-    return (prompts - 1) * np.array(means)
+    returning_G, sums = (n_G >= 1) & (earlier_G > 1e-6), np.zeros(6)
+    several = np.flatnonzero(returning_G & (n_G >= 2))
+    if (prompts := len(several)) >= 2:
+        n_K, sum_K = n_G[several], sum_G[several]
+        alike = np.mean((sum_K**2 - square_G[several]) / (n_K * (n_K - 1)))
+        rate_K = sum_K / n_K
+        apart = (rate_K.sum() ** 2 - np.sum(rate_K**2)) / (prompts * (prompts - 1))
+        sums[:2] = prompts - 1, (prompts - 1) * (alike - apart)
+    rows = np.flatnonzero(returning_G)
+    if (prompts := len(rows)) >= 2:
+        covariance_22 = np.cov(belief_G.mean[rows], sum_G[rows] / n_G[rows])
+        means = 1.0, covariance_22[0, 1], covariance_22[0, 0], earlier_G[rows].mean()
+        sums[2:] = (prompts - 1) * np.array(means)
+    return sums

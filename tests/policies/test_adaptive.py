@@ -276,3 +276,15 @@ def test_a_budget_of_tokens_draws_all_prompts_alike_too():
         policy.observe([step % 30], [0.5])
     assert seen.min() > 0
     assert seen.max() < 4 * seen.mean()
+
+
+@pytest.mark.parametrize("rollouts", [1, 2, 3, 4, 8])
+def test_new_prompts_are_met_however_few_rollouts_a_step_has(rollouts):
+    policy, ids, met = ba.adaptive(), list(range(500)), set()
+    for _ in range(40):
+        counts_P = policy.allocate(ids, ba.Budget(rollouts, floor=0, min_group=1))
+        assert counts_P.sum() == rollouts
+        drawn = np.repeat(ids, counts_P).tolist()
+        met |= set(drawn)
+        policy.observe(drawn, [1] * rollouts)
+    assert len(met) >= 35

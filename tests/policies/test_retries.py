@@ -54,6 +54,31 @@ def test_one_failure_is_retried_once_and_what_no_other_can_take_goes_to_those_th
     assert policy.allocate(["a", "b"], budget).sum() == 3
 
 
+def test_a_prompt_whose_retries_are_never_scored_is_given_up():
+    policy, budget = retrying(sampled()), Budget(8, floor=0, min_group=1)
+    policy.observe(["a", "a", "b"], [0, 0, 1])
+    for retried in (2, 4):
+        assert policy.allocate(list("abcdefghi"), budget)[0] == retried
+        policy.observe([*["a"] * retried, "b", "new"], [None] * (retried + 2))
+    assert not policy.memory.held()
+    assert policy.memory.recall(["a", "b", "new"])["failures"].tolist() == [8, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_prompts_that_lose_their_rewards_take_no_more_than_their_share(seed):
+    """Half of the pool fails at first and is never scored again."""
+    session = ba.Session(ba.adaptive(seed=seed), ["reward"], pool=list(range(128)), min_group=1)
+    rng, share = np.random.default_rng(seed), []
+    for at in range(60):
+        session.begin([], rollouts=32, group=8)
+        ids = np.array(session.request())
+        rewards_R = np.where(at < 3, 0.0, np.where(ids % 2, rng.random(len(ids)) < 0.5, np.nan))
+        session.observe(ids.tolist(), rewards_R, lengths_R=[1] * len(ids))
+        session.end()
+        share.append(np.mean(ids % 2 == 0))
+    assert 0.3 < np.mean(share[20:]) < 0.6
+
+
 def test_a_policy_with_a_rule_for_features_retries_by_it_too():
     def to_five(view):
         return np.where(np.array(view.ids_P) == 5, view.budget.rollouts, 0)

@@ -105,8 +105,23 @@ def test_prompts_that_resemble_each_other_are_no_fault_of_the_beliefs(prompts, l
     assert REASON not in caplog.text
 
 
-def test_single_rollouts_show_nothing():
-    assert not agreement(step(1 - SUCCESS)).any()
+def test_single_rollouts_do_not_show_how_much_prompts_differ():
+    assert not agreement(step(1 - SUCCESS))[:2].any()
+
+
+def test_retried_prompts_whose_beliefs_are_alike_raise_no_alarm(caplog):
+    """They have all just failed, and some of them have been learned since. Beside single rollouts of the others, whose
+    beliefs are high, beliefs tell prompts apart."""
+    guard, rng = said(UniformFallback()), np.random.default_rng(0)
+    for _ in range(100):
+        retried_P, other_P = rng.permutation(np.repeat([0.02, 0.7], 16)), rng.uniform(0.6, 1.0, 64)
+        ids_R = np.concatenate([np.repeat(np.arange(32), 2), np.arange(32, 96)])
+        mean_P = np.concatenate([rng.uniform(0.1, 0.2, 32), other_P])
+        success_R = rng.random(len(ids_R)) < np.concatenate([retried_P, other_P])[ids_R]
+        belief_R = ba.Beta(8 * mean_P[ids_R], 8 * (1 - mean_P[ids_R]))
+        learn(guard, rollouts_of(success_R.astype(float), ids_R, belief_R=belief_R, earlier=EARLIER))
+    assert not guard.uniform
+    assert REASON not in caplog.text
 
 
 @pytest.mark.parametrize("n", [2, 3, 8])
@@ -135,10 +150,11 @@ def test_the_agreement_of_a_step_is_unbiased_also_in_groups_that_grow(n):
                 )
             )
         )
-    prompts, *means = np.mean(sums, axis=0)
-    assert prompts == len(RATES) - 1
+    several, between, prompts, *means = np.mean(sums, axis=0)
+    assert several == prompts == len(RATES) - 1
     true = np.cov(mean_P, RATES)
-    assert np.array(means) / prompts == pytest.approx([true[1, 1], true[0, 1], true[0, 0], 8.0], rel=0.03)
+    means = np.array([between, *means]) / prompts
+    assert means == pytest.approx([true[1, 1], true[0, 1], true[0, 0], 8.0], rel=0.03)
 
 
 @pytest.mark.parametrize(("low", "width", "learned"), [(0.0, 1.0, 0.0), (0.2, 0.5, 0.25)])
