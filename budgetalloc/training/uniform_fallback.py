@@ -22,7 +22,7 @@ _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row
 _LEAST = 0.03  # variance between the rates of prompts; below it there is little to know
 _ERROR = 0.75  # three standard errors of that variance, times the root of the prompts
 _TOLD = 0.2  # correlation of belief and rate; groups of 2 of prompts that differ so much have 0.4
-_MOVED = 3  # steps in a row
+_MOVED = 5  # steps in a row
 _PAIRS = 2  # rollouts of a step for each prompt of a small pool
 
 REASON = (
@@ -32,7 +32,7 @@ REASON = (
     "the names change between steps, or the beliefs of another run were loaded."
 )
 CHANGED = (
-    "The rewards of all prompts are %s what was believed, three steps in a row. The baseline "
+    "The rewards of all prompts are %s what was believed, five steps in a row. The baseline "
     "follows at once, and the beliefs within some steps. This is usual in the first steps, and "
     "under a schedule of weights, of bonuses or of strictness; otherwise look at the rewards."
 )
