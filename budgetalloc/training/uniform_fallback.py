@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
+from budgetalloc.budget import IntArray
 from budgetalloc.policies import Step
 from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.rollouts import Rollouts
@@ -23,6 +25,8 @@ _LEAST = 0.03  # variance between the rates of prompts; below it there is little
 _ERROR = 0.75  # three standard errors of that variance, times the root of the prompts
 _TOLD = 0.2  # correlation of belief and rate; groups of 2 of prompts that differ so much have 0.4
 _MOVED = 5  # steps in a row
+_LEVEL = 0.3  # share of squared advantages that is the prompts' and not the rollouts'
+_KNOWN = 30  # prompts with two rollouts in about ten steps
 _PAIRS = 2  # rollouts of a step for each prompt of a small pool
 
 REASON = (
@@ -35,6 +39,12 @@ CHANGED = (
     "The rewards of all prompts are %s what was believed, five steps in a row. The baseline "
     "follows at once, and the beliefs within some steps. This is usual in the first steps, and "
     "under a schedule of weights, of bonuses or of strictness; otherwise look at the rewards."
+)
+LEVELS = (
+    "The rewards that success does not explain differ between prompts: %.0f %% of the squared "
+    "advantages are these differences, which no rollout has earned. The beliefs know success only. "
+    "Let it contain what differs, by success= with a function of all rewards, or compare the "
+    "rollouts of a prompt with each other: baseline='group', min_group=4."
 )
 FEW = (
     "The pool has %d prompts for %d rollouts a step: there is little to choose, and in pools as "
@@ -64,6 +74,9 @@ class UniformFallback(Stateful, Part):
     Where prompts resemble each other, beliefs cannot be wrong about the differences, and nothing is
     logged. Nor is it where prompts have single rollouts, which do not show how much prompts differ.
 
+    A warning also names rewards beside success that differ between prompts, because the beliefs do
+    not know them (`levels`).
+
     The sign and the size of advantages need no check: `policies.advantages` sets both at
     every step.
 
@@ -82,6 +95,8 @@ class UniformFallback(Stateful, Part):
         self._worse = 0  # steps in a row
         self._within = 0  # steps in a row in which the beliefs told prompts apart
         self._equal = 0  # steps in a row with equal rewards, of which none is trained on
+        self._rest = np.zeros(4)  # of `levels`
+        self._apart = 0  # steps in a row
         self._moved = 0  # steps in a row with a recalibrated baseline and other rewards
         self._warned: set[str] = set()
 
@@ -128,6 +143,8 @@ class UniformFallback(Stateful, Part):
         brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
         pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))
         self._compare(agreement(rollouts))
+        if not rollouts.uniform:
+            self._compare_levels(levels(rollouts))
         recalibrated = float(own.calibration.changed_R.mean())
         varies = some_unequal(rollouts.rewards_R)
         self._equal = 0 if varies else self._equal + 1
@@ -174,6 +191,14 @@ class UniformFallback(Stateful, Part):
                 _HEALED,
             )
 
+    def _compare_levels(self, step_S: FloatArray) -> None:
+        self._rest = _KEPT * self._rest + step_S
+        prompts, between, rollouts, square = self._rest.tolist()
+        share = between * rollouts / max(prompts * square, 1e-12)
+        self._apart = self._apart + 1 if prompts >= _KNOWN and share > _LEVEL else 0
+        if self._apart == _WARNED:
+            self._say(LEVELS, 100 * min(share, 1.0), once="levels")
+
     def _say(self, text: str, *values: object, once: str = "") -> None:
         if not self.quiet and once not in self._warned:
             logger.warning(text, *values)
@@ -197,23 +222,61 @@ def agreement(rollouts: Rollouts) -> FloatArray:
 
     Each is unbiased, as later rounds, which follow from outcomes, are left out.
     """
-    round_G = rollouts.round_R[rollouts.first_G]
-    counted_R = (rollouts.round_R == round_G[rollouts.group_R]) & ~np.isnan(rollouts.learned_R)
+    counted_R = in_first_round(rollouts) & ~np.isnan(rollouts.learned_R)
     s_R = np.where(counted_R, rollouts.learned_R, 0.0)
-    n_G, sum_G, square_G = [np.bincount(rollouts.group_R, x_R) for x_R in (counted_R, s_R, s_R**2)]
+    n_G, sum_G = np.bincount(rollouts.group_R, counted_R), np.bincount(rollouts.group_R, s_R)
     belief_G, prior_G = [x.take(rollouts.first_G) for x in (rollouts.belief_R, rollouts.prior)]
     earlier_G = belief_G.mass - prior_G.mass
     returning_G, sums = (n_G >= 1) & (earlier_G > 1e-6), np.zeros(6)
-    several = np.flatnonzero(returning_G & (n_G >= 2))
-    if (prompts := len(several)) >= 2:
-        n_K, sum_K = n_G[several], sum_G[several]
-        alike = np.mean((sum_K**2 - square_G[several]) / (n_K * (n_K - 1)))
-        rate_K = sum_K / n_K
-        apart = (rate_K.sum() ** 2 - np.sum(rate_K**2)) / (prompts * (prompts - 1))
-        sums[:2] = prompts - 1, (prompts - 1) * (alike - apart)
+    sums[:2] = between_prompts(s_R, counted_R & returning_G[rollouts.group_R], rollouts.group_R)
     rows = np.flatnonzero(returning_G)
     if (prompts := len(rows)) >= 2:
         covariance_22 = np.cov(belief_G.mean[rows], sum_G[rows] / n_G[rows])
         means = 1.0, covariance_22[0, 1], covariance_22[0, 0], earlier_G[rows].mean()
         sums[2:] = (prompts - 1) * np.array(means)
     return sums
+
+
+def levels(rollouts: Rollouts) -> FloatArray:
+    """What a step shows about the part of rewards that success does not explain: of its prompts
+    with two rollouts or more in their first round, as in `agreement`, their number minus 1, and
+    that times the variance of this part between them; and the number of rollouts, and the sum of
+    their squared advantages before these are divided."""
+    own = rollouts.by_beliefs
+    rest_R = rollouts.rewards_R - own.line.at(rollouts.success_R)
+    away_R = rollouts.rewards_R - own.rewards_R
+    counted_R = in_first_round(rollouts) & ~np.isnan(rest_R)
+    prompts = between_prompts(rest_R, counted_R, rollouts.group_R)
+    return np.array([*prompts, np.sum(~np.isnan(away_R)), np.nansum(away_R**2)])
+
+
+def in_first_round(rollouts: Rollouts) -> NDArray[np.bool_]:
+    """Whether a rollout is of the first round of its prompt, which does not follow from outcomes,
+    shape (R,)."""
+    first_R: NDArray[np.bool_] = (
+        rollouts.round_R == rollouts.round_R[rollouts.first_G][rollouts.group_R]
+    )
+    return first_R
+
+
+def between_prompts(
+    x_R: FloatArray, counted_R: NDArray[np.bool_], group_R: IntArray
+) -> tuple[float, float]:
+    """Of the prompts with two counted rollouts or more: their number minus 1, and that times the
+    variance of their expected x. It is the mean product of two rollouts of a prompt, minus that of
+    two prompts, without bias; 0 for fewer than two such prompts.
+
+    >>> counted_R, group_R = np.ones(5, dtype=bool), np.array([0, 0, 1, 1, 2])
+    >>> between_prompts(np.array([1.0, 1.0, 0.0, 0.0, 9.0]), counted_R, group_R)  # 1/2 - 0
+    (1.0, 0.5)
+    """
+    known_R = np.where(counted_R, x_R, 0.0)
+    n_G, sum_G, square_G = [np.bincount(group_R, y_R) for y_R in (counted_R, known_R, known_R**2)]
+    several = n_G >= 2
+    if (prompts := int(several.sum())) < 2:
+        return 0.0, 0.0
+    n_K, sum_K = n_G[several], sum_G[several]
+    alike = np.mean((sum_K**2 - square_G[several]) / (n_K * (n_K - 1)))
+    rate_K = sum_K / n_K
+    apart = (rate_K.sum() ** 2 - np.sum(rate_K**2)) / (prompts * (prompts - 1))
+    return prompts - 1.0, float((prompts - 1) * (alike - apart))

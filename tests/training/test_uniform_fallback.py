@@ -310,3 +310,23 @@ def test_small_pools_keep_their_budget_under_quotas_and_caps():
         assert max(ids.count(x) for x in set(ids)) <= 16
         session.observe(ids, [1.0] * 96, lengths_R=[1] * 96)
         session.end()
+
+
+@pytest.mark.parametrize(
+    ("weight", "apart", "warned"),
+    [(1.0, 1.0, True), (1.0, 0.0, False), (0.0, 1.0, False)],
+    ids=["levels of prompts", "of rollouts", "without a weight"],
+)
+def test_rewards_that_differ_between_prompts_beside_success_are_named(weight, apart, warned, caplog):
+    """A length penalty, say: its level is the prompt's, and no rollout has earned it."""
+    session = ba.Session(ba.adaptive(), ["right", "brief"], [1.0, weight], pool=list(range(400)), success="right")
+    rng = np.random.default_rng(0)
+    rate_P, level_P = rng.random(400), rng.normal(size=400)
+    for _ in range(40):
+        session.begin([], rollouts=64, group=8)
+        ids = np.array(session.request())
+        right_R = (rng.random(len(ids)) < rate_P[ids]).astype(float)
+        brief_R = apart * level_P[ids] + 0.5 * rng.normal(size=len(ids))
+        session.observe(ids.tolist(), np.column_stack([right_R, brief_R]), lengths_R=[1] * len(ids))
+        session.end()
+    assert ("differ between prompts" in caplog.text) == warned
