@@ -71,7 +71,6 @@ class Chains:
 
 def run(chains: int, arm: str, rate: float, seed: int) -> tuple[float, float, float]:
     """Mean success over tasks and steps, success at the end, and pass@16 at the end."""
-    logging.getLogger("budgetalloc").setLevel(logging.ERROR)  # that the pool is small is the point of some arms
     made, options = ARMS[arm]
     model, curve, tasks = Chains(chains, seed), [], chains * LEVELS
     session = None if isinstance(made, int) else ba.Session(made(seed), ["reward"], pool=list(range(tasks)), **options)
@@ -105,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--chains", type=int, default=3, help="the peer has 3, and 36 tasks")
     parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args(argv)
+    logging.getLogger("budgetalloc").setLevel(logging.ERROR)  # that the pool is small is the point of some arms
     print("| arm | rate | mean | end | pass@16 | mean minus the best groups' |")
     print("|---|---|---|---|---|---|")
     found: dict[str, tuple[float, Any]] = {}
