@@ -30,9 +30,9 @@ ARMS: dict[str, Any] = {
     **{f"groups of {size}": (size, "group") for size in (2, 4, 8, 16)},
     "groups of 16, MaxRL": (16, "maxrl"),
     "`adaptive()`, as it attaches": (lambda seed: ba.adaptive(seed=seed), {"min_group": 1}),
-    "`adaptive()` in spite of the small pool": (lambda seed: ba.adaptive(seed=seed), ALONE),
-    "`adaptive(rounds=3)`, in spite of it": (lambda seed: ba.adaptive(rounds=3, seed=seed), ALONE),
-    "`sampled(groups=2)`, in spite of it": (lambda seed: policies.sampled(groups=2, seed=seed), ALONE),
+    "`adaptive()`, `fallback=False`": (lambda seed: ba.adaptive(seed=seed), ALONE),
+    "`adaptive(rounds=3)`, `fallback=False`": (lambda seed: ba.adaptive(rounds=3, seed=seed), ALONE),
+    "`sampled(groups=2)`, `fallback=False`": (lambda seed: policies.sampled(groups=2, seed=seed), ALONE),
 }
 
 

@@ -81,14 +81,14 @@ def success_of(ledger: Ledger, reward_range: tuple[float, float] | None) -> Floa
     return unit_R
 
 
-def spanned(ledger: Ledger) -> tuple[float, float]:
+def observed_range(ledger: Ledger) -> tuple[float, float]:
     """The lowest and the highest reward of a log, as the rewards of failure and success. If all
     rewards are equal, the range reaches to 0 and to 1 as well.
 
     >>> import pandas as pd
     >>> rewards = {"judged": [2.0, 5.0, float("nan")], "constant": [5.0]}
     >>> frames = [pd.DataFrame({"step": 0, "prompt": "a", "reward": x}) for x in rewards.values()]
-    >>> [spanned(Ledger.of_frame(frame)) for frame in frames]
+    >>> [observed_range(Ledger.of_frame(frame)) for frame in frames]
     [(2.0, 5.0), (0.0, 5.0)]
     """
     rewards_R = ledger.frame["reward"].to_numpy()

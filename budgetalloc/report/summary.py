@@ -16,7 +16,14 @@ from budgetalloc.logs.ledger import Ledger, read_log
 from budgetalloc.logs.records import losses
 from budgetalloc.offline.comparison import Progress
 from budgetalloc.offline.parallel import Workers
-from budgetalloc.report.replays import LIMITS, POLICIES, replay, spanned, success_of, unit_rewards
+from budgetalloc.report.replays import (
+    LIMITS,
+    POLICIES,
+    observed_range,
+    replay,
+    success_of,
+    unit_rewards,
+)
 from budgetalloc.training.policy_like import resolve_policy
 
 if TYPE_CHECKING:
@@ -253,7 +260,7 @@ def report(
     except InputError:
         if given is not None:
             raise
-        given = low, high = spanned(ledger)  # rewards outside [0, 1]
+        given = low, high = observed_range(ledger)  # rewards outside [0, 1]
         success_R = success_of(ledger, given)
         text = f"rewards from {low:g} to {high:g} taken as the range from failure to success"
         notes[text] = int((~np.isnan(success_R)).sum())

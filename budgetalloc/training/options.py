@@ -296,14 +296,14 @@ def other_scale(policy: Policy, options: Options) -> str | None:
     with 'group'. Pass scale='group' for that.
     >>> print(other_scale(ba.adaptive(), Options.resolve(ba.adaptive().needs, "batch", {})))
     Advantages have scale='batch', as the trainer is set, and adaptive(seed=0) was measured in a
-    trainer with 'group'. Set the trainer so for that.
+    trainer with 'group'. Set the trainer to 'group' for that.
     """
     wanted = policy.needs.scale
     if wanted in (None, options.scale):
         return None
     # differences keep their own size in a trainer that does not divide
     measured = (
-        "in a trainer with 'group'. Set the trainer so"
+        "in a trainer with 'group'. Set the trainer to 'group'"
         if wanted == "none"
         else f"with {wanted!r}. Pass scale={wanted!r}"
     )

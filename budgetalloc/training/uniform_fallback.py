@@ -96,7 +96,7 @@ class UniformFallback(Stateful, Part):
         self._within = 0  # steps in a row in which the beliefs told prompts apart
         self._equal = 0  # steps in a row with equal rewards, of which none is trained on
         self._rest = np.zeros(4)  # of `levels`
-        self._apart = 0  # steps in a row
+        self._apart = 0  # steps in a row with other rewards that differ between prompts
         self._moved = 0  # steps in a row with a recalibrated baseline and other rewards
         self._warned: set[str] = set()
 
@@ -143,7 +143,7 @@ class UniformFallback(Stateful, Part):
         brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
         pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))
         self._compare(agreement(rollouts))
-        if not rollouts.uniform:
+        if not rollouts.uniform and rollouts.reward_range is None:  # else success is the reward
             self._compare_levels(levels(rollouts))
         recalibrated = float(own.calibration.changed_R.mean())
         varies = some_unequal(rollouts.rewards_R)

@@ -36,6 +36,6 @@ def test_a_step_follows_the_gradient_of_the_log_probabilities_of_the_tasks_skill
 
 def test_small_pools_train_in_uniform_groups_unless_told_otherwise():
     plain = skill_chain.run(3, "`adaptive()`, as it attaches", 64.0, 0)
-    alone = skill_chain.run(3, "`adaptive()` in spite of the small pool", 64.0, 0)
+    alone = skill_chain.run(3, "`adaptive()`, `fallback=False`", 64.0, 0)
     assert plain != alone
     assert 0.85 < plain[0] < plain[1] <= plain[2] <= 1

@@ -18,7 +18,7 @@ from budgetalloc.logs.records import losses
 from budgetalloc.offline.comparison import comparisons, summarise, until_interrupted
 from budgetalloc.offline.parallel import check_workers
 from budgetalloc.offline.replay import NO_HISTORY, Replay
-from budgetalloc.report.replays import COLUMNS, LIMITS, POLICIES, spanned, unit_rewards
+from budgetalloc.report.replays import COLUMNS, LIMITS, POLICIES, observed_range, unit_rewards
 from budgetalloc.report.summary import plain
 from budgetalloc.report.text import fitting, replay_table
 
@@ -112,7 +112,7 @@ def with_unit_rewards(reading: Ledger) -> Ledger:
         )
     with contextlib.suppress(InputError):  # rewards are outside [0, 1], and the log has no range
         return unit_rewards(reading, None)
-    low, high = spanned(reading)
+    low, high = observed_range(reading)
     reading.notes[
         f"rewards from {low:g} to {high:g} taken as the range from failure to success: see "
         "--reward-range"
