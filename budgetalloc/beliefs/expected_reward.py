@@ -13,7 +13,7 @@ from budgetalloc.beliefs.state import Stateful
 from budgetalloc.budget import IntArray
 
 GROUP = 8
-"""The group size of the GRPO with which advantages are compared."""
+"""The group size of the GRPO with which advantages are compared, if the trainer has none."""
 EPS = 1e-4
 """TRL's guard against a division by zero, so that equal groups give TRL's numbers."""
 KEPT = 0.9
@@ -30,7 +30,10 @@ class Sums(Stateful):
     """Sums over rollouts of earlier steps with a reward r and a success s, discounted at each
     step."""
 
-    saved = ("n", "s", "r", "ss", "sr", "rr", "graded", "within", "pairs", "alike", "lean")
+    saved = (
+        *("n", "s", "r", "ss", "sr", "rr", "graded", "within", "pairs", "alike", "lean"),
+        *("residual_within", "residual_pairs"),
+    )
 
     n: float = 0.0  # rollouts
     s: float = 0.0
@@ -41,8 +44,10 @@ class Sums(Stateful):
     graded: float = 0.0  # rollouts whose success is neither 0 nor 1
     within: float = 0.0  # within / pairs is the variance of success within a prompt (`deviations`)
     pairs: float = 0.0
-    alike: float = 0.0  # `share_alike` of the part of rewards that success does not explain
+    alike: float = 0.0  # `share_alike` of the residuals
     lean: float = 0.0  # mean advantages, in units of their root mean square
+    residual_within: float = 0.0  # as `within`, of residuals (`Offset`)
+    residual_pairs: float = 0.0
 
     @classmethod
     def of(cls, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
@@ -118,6 +123,53 @@ def reward_line(
     around_G = (squares_r - 2 * slope_G * products + slope_G**2 * squares_s) / n
     around_G = np.maximum(around_G, 0.0)  # below 0 by rounding
     return Line(((r - slope_G * s) / n)[group_R], slope_G[group_R], around_G[group_R])
+
+
+class Offset(NamedTuple):
+    """The residual that is expected of each rollout's prompt. A residual is a reward minus that of
+    the line at its success, such as a penalty on length."""
+
+    offset_R: FloatArray
+    around_R: FloatArray  # the variance of the residual around it
+    within: float = 0.0  # sums of the step, as in `Sums`
+    pairs: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        residual_R: FloatArray,
+        group_R: IntArray,
+        round_R: IntArray,
+        before_R2: FloatArray,
+        around_R: FloatArray,
+        earlier: Sums,
+    ) -> "Offset":
+        """The best linear prediction from the n other residuals of the prompt, in earlier steps and
+        this one: their sum times b / (w + n b), where w and b are the variances of residuals within
+        prompts and between them.
+
+        Args:
+            residual_R: The residuals, NaN for none.
+            group_R, round_R: As in `rollouts.Rollouts`.
+            before_R2: Number and sum of the prompt's residuals in earlier steps.
+            around_R: The variance of all residuals, w + b.
+            earlier: Sums of earlier steps.
+
+        >>> residual_R, before_R2 = np.array([0.5, 0.3, -0.4, -0.4]), np.tile([0.0, 0.0], (4, 1))
+        >>> about = np.array([0, 0, 1, 1]), np.zeros(4, dtype=int), before_R2
+        >>> Offset.of(residual_R, *about, np.full(4, 0.17), Sums()).offset_R.round(3)
+        array([ 0.282,  0.471, -0.376, -0.376])
+        """
+        scored_R, known_R = ~np.isnan(residual_R), np.nan_to_num(residual_R)
+        n_R = before_R2[:, 0] + sum_until(scored_R, group_R, round_R) - scored_R
+        sum_R = before_R2[:, 1] + sum_until(known_R, group_R, round_R) - known_R
+        within, pairs = deviations(residual_R, Known(n_R, sum_R, sum_R))
+        all_pairs = KEPT * earlier.residual_pairs + pairs
+        w = (KEPT * earlier.residual_within + within) / all_pairs if all_pairs > 0 else np.inf
+        b_R = np.maximum(around_R - w, 0.0)
+        share_R = b_R / np.maximum(np.minimum(w, around_R) + n_R * b_R, 1e-300)
+        own_R = np.minimum(w * (1 + share_R), around_R)
+        return cls(share_R * sum_R, np.where(b_R > 0, own_R, around_R), within, pairs)
 
 
 def sum_until(x_R: ArrayLike, group_R: IntArray, round_R: IntArray) -> FloatArray:
@@ -252,8 +304,19 @@ def variances(
     return own_R, np.minimum(error_R, 0.25 - own_R)
 
 
-def share_alike(values_R: ArrayLike) -> float:
-    """The chance that 8 draws from these values are equal; 1 without any value. NaN is none.
+def chance_equal(variance: float, draws: int = GROUP) -> float:
+    """The chance that draws of 0 and 1 with variance p (1-p) are equal, p^n + (1-p)^n. It is convex
+    in the variance.
+
+    >>> chance_equal(0.25), round(chance_equal(0.01), 3)
+    (0.0078125, 0.922)
+    """
+    rare = (1 - np.sqrt(max(1 - 4 * variance, 0.0))) / 2
+    return float(rare**draws + (1 - rare) ** draws)
+
+
+def share_alike(values_R: ArrayLike, draws: int = GROUP) -> float:
+    """The chance that draws from these values are equal; 1 without any value. NaN is none.
 
     >>> round(share_alike([0.2, 0.2, 0.2, 0.0]), 4)  # 0.75^8 + 0.25^8
     0.1001
@@ -261,26 +324,28 @@ def share_alike(values_R: ArrayLike) -> float:
     values = np.asarray(values_R, dtype=np.float64)
     values = values[~np.isnan(values)]
     counts = np.unique(np.round(values, 6), return_counts=True)[1]
-    return float(np.sum((counts / values.size) ** GROUP)) if values.size else 1.0
+    return float(np.sum((counts / values.size) ** draws)) if values.size else 1.0
 
 
-def grpo_square(belief_R: Beta, known: Known, graded: float, alike: float) -> FloatArray:
-    """The expected mean squared advantage of GRPO on each rollout's prompt, in groups of 8, shape
+def grpo_square(
+    belief_R: Beta, known: Known, graded: float, alike: float, group: int = GROUP
+) -> FloatArray:
+    """The expected mean squared advantage of GRPO on each rollout's prompt, in groups of n, shape
     (R,).
 
-    It is 7/8 in a mixed group and 0 in a zero-variance group: all rollouts succeed or all fail, and
-    the rest of their rewards is equal too, with the chance `alike`. A group with a graded success
-    is taken to have variance; `graded` is their share in the pool.
+    It is (n - 1) / n in a mixed group and 0 in a zero-variance group: all rollouts succeed or all
+    fail, and the rest of their rewards is equal too, with the chance `alike`. A group with a graded
+    success is taken to have variance; `graded` is their share in the pool.
 
     >>> one = Known(np.ones(1), np.zeros(1), np.zeros(1))
     >>> grpo_square(Beta([1e6], [1e6]), one, 0.0, 1.0).round(3)  # 7/8 (1 - 2 / 256)
     array([0.868])
     """
-    plain = (1 - graded) ** GROUP  # none of 8 is graded
+    plain = (1 - graded) ** group  # none of n is graded
     some_graded_R = known.sum_R - known.squares_R > EQUAL
-    same_R = (belief_R.all_pass([GROUP]) + belief_R.all_fail([GROUP]))[:, 0]
+    same_R = (belief_R.all_pass([group]) + belief_R.all_fail([group]))[:, 0]
     # for vague beliefs, the first estimate is too high and the second too low
     mean_R = belief_R.mean
-    same_R = (same_R + mean_R**GROUP + (1 - mean_R) ** GROUP) / 2
+    same_R = (same_R + mean_R**group + (1 - mean_R) ** group) / 2
     same_R = np.where(some_graded_R, plain, np.where(known.n_R > 0, same_R, plain * same_R))
-    return np.asarray((GROUP - 1) / GROUP * (1 - alike * same_R))
+    return np.asarray((group - 1) / group * (1 - alike * same_R))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from budgetalloc.beliefs.expected_reward import EPS, GROUP, bernoulli_variance
+from budgetalloc.beliefs.expected_reward import EPS, bernoulli_variance, chance_equal
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.errors import InputError
@@ -62,9 +62,10 @@ def batch_advantages(
 
     - From the step on in which the rewards of all prompts change, the mean advantage is about 0.
     - Under the scales "group", "maxrl", "batch" and "none", the root mean square is within 1.3
-      times what GRPO in groups of 8 is expected to have on the same prompts, and no advantage is
-      above five times the deviation. With `sized_as="group"`, the trainer's own scale, those of
-      "none" are then multiplied by one number, which gives them the root mean square of "group".
+      times what GRPO is expected to have on the same prompts, in groups of the trainer's size, and
+      no advantage is above five times the deviation. With `sized_as="group"`, the trainer's own
+      scale, those of "none" are then multiplied by one number, which gives them the root mean
+      square of "group".
 
     A row whose expected success is NaN is left out of all statistics and gets 0.
 
@@ -136,15 +137,20 @@ def _excess(
     """
     divided, trained_R = scale in ("group", "maxrl"), weight_R > 0
     total = np.sum if divided else rollouts.sum_of_others
+    group = rollouts.group
     n, size = np.maximum(total(trained_R), 1.0), total(away_R**2)
     square = total((away_R * weight_R) ** 2)
     if divided:
-        # By Jensen's inequality, at most that of prompts which all succeed as often as these do on
-        # average.
+        # By Jensen's inequality, at most that of prompts which all have the mean variance of these:
+        # as returning prompts deviate from their own mean, and others from the mean of all.
         success_R = rollouts.success_R[trained_R & ~np.isnan(rollouts.success_R)]
         rate = (success_R.sum() + 1) / (len(success_R) + 2)
-        most = 1 - own.same * (rate**GROUP + (1 - rate) ** GROUP)
-        grpo = np.minimum(total(own.grpo_R), n * (GROUP - 1) / GROUP * most)
+        earlier, returning = rollouts.earlier, min(own.sums.pairs, n)
+        usual = earlier.within / earlier.pairs if earlier.pairs > 0 else 0.25
+        within = min((own.sums.within + usual) / (own.sums.pairs + 1), rate * (1 - rate))
+        equal = returning * chance_equal(within, group)
+        equal += (n - returning) * chance_equal(rate * (1 - rate), group)
+        grpo = np.minimum(total(own.grpo_R), (group - 1) / group * (n - own.same * equal))
         # GRPO adds EPS too: tiny differences stay tiny
         grpo *= size / n / (np.sqrt(size / n) + EPS) ** 2
     else:
@@ -154,7 +160,7 @@ def _excess(
         everything = total(rewards_R**2) - total(rewards_R) ** 2 / n
         within = total(own.within_R)
         share = within / np.maximum(total(trained_R * own.deviation_R**2), 1e-300)
-        grpo = (GROUP - 1) / GROUP * np.minimum(np.minimum(share * size, within), everything)
+        grpo = (group - 1) / group * np.minimum(np.minimum(share * size, within), everything)
     least = 1e-5 * grpo + 1e-12
     ratio = np.sqrt((square + least) / (grpo + least))
     return np.asarray(ratio / np.clip(ratio, 1 / _APART, _APART))

@@ -15,6 +15,7 @@ from budgetalloc.beliefs.expected_reward import (
     GROUP,
     Known,
     Line,
+    Offset,
     Sums,
     deviations,
     grpo_square,
@@ -59,9 +60,13 @@ class Rollouts:
         expected_R: Its expected success by the policy's own rule (`Step.expected_success`), NaN for
             a rollout not to train on; or None.
         earlier: Sums over rewards and success of earlier steps.
+        residuals_R2: Number and sum of the residuals of its prompt in earlier steps, which are the
+            rewards minus those of the line in success, shape (R, 2); None if success is the reward
+            or nothing keeps them (`training.residuals`).
         reward_range: The rewards at success 0 and 1 if success is the reward mapped by this range,
             else None.
         jump: The initial estimate of the rise in reward from failure to success.
+        group: The group size of the GRPO with which the size of advantages is compared.
         step: The trainer's step.
         policy_step: Steps that the policy ended before this one.
         uniform: Whether the step had uniform groups in place of the policy's.
@@ -86,8 +91,10 @@ class Rollouts:
     constant_R: FloatArray | None = None
     expected_R: FloatArray | None = None
     earlier: Sums = field(default_factory=Sums)
+    residuals_R2: FloatArray | None = None
     reward_range: tuple[float, float] | None = None
     jump: float = 1.0
+    group: int = GROUP
     step: int = 0
     policy_step: int = 0
     uniform: bool = False
@@ -161,15 +168,15 @@ class Calibration(NamedTuple):
     lean_R: FloatArray
 
     @classmethod
-    def of(cls, rollouts: Rollouts, line: Line) -> "Calibration":
-        """The calibration of a step.
+    def of(cls, rollouts: Rollouts, line: Line, offset_R: FloatArray) -> "Calibration":
+        """The calibration of a step, where the line plus this offset is the expected reward.
 
         Rewards have changed if they are below what was believed, or above it by more than in
         earlier steps. A model that learns quickly exceeds beliefs more and more, and these
         advantages help it. It neither falls short of them nor exceeds them at once.
         """
         of_others, earlier = rollouts.sum_of_others, rollouts.earlier
-        success_R, rewards_R = rollouts.success_R, rollouts.rewards_R
+        success_R, rewards_R = rollouts.success_R, rollouts.rewards_R - offset_R
         known = rollouts.group_R, rollouts.baseline_R, rollouts.round_R
         believed_R = posterior_mean(success_R, *known)
         m_R = np.clip(believed_R, _RAREST, 1 - _RAREST)
@@ -210,10 +217,12 @@ class Expected:
     rewards_R: FloatArray  # its reward; NaN for a rollout not to train on
     deviation_R: FloatArray  # the standard deviation of its reward around that
     within_R: FloatArray  # the variance of rewards within its prompt
-    grpo_R: FloatArray  # the squared advantage of GRPO in groups of 8 on its prompt
-    # the chance that what success does not explain of 8 rewards is equal, and no success is graded
+    grpo_R: FloatArray  # the squared advantage of GRPO on its prompt
+    # the chance that a group's residuals are equal, and no success is graded
     same: float
     line: Line  # the reward by success
+    offset_R: FloatArray  # the residual that is expected of its prompt
+    residual_R: FloatArray  # its reward minus that of the line at its success; NaN for none
     calibration: Calibration
     sums: Sums  # of this step
 
@@ -227,9 +236,15 @@ class Expected:
             line = Line(np.full(rows, low), np.full(rows, high - low), np.zeros(rows))
         else:
             line = reward_line(success_R, rewards_R, group_R, earlier, jump)
+        residual_R = rewards_R - line.at(success_R)
+        offset = Offset(np.zeros(rows), line.around_R)
+        if rollouts.residuals_R2 is not None:
+            about = group_R, rollouts.round_R, rollouts.residuals_R2, line.around_R, earlier
+            offset = Offset.of(residual_R, *about)
+            line = line._replace(around_R=offset.around_R)
 
         # its success
-        own, still_R = Calibration.of(rollouts, line), np.zeros(rows, dtype=bool)
+        own, still_R = Calibration.of(rollouts, line, offset.offset_R), np.zeros(rows, dtype=bool)
         if rule_R is not None:
             mean_R = rule_R
         else:
@@ -247,9 +262,13 @@ class Expected:
         known = Known.of(success_R, group_R, rollouts.belief_R, prior)
         step = Sums.of(success_R, rewards_R)
         within, pairs = deviations(success_R, known)
-        alike = step.n * share_alike(rewards_R - jump * success_R)
+        alike = step.n * share_alike(rewards_R - jump * success_R, rollouts.group)
         lean = step.n * float(own.lean_R.mean())
-        step = replace(step, within=within, pairs=pairs, alike=alike, lean=lean)
+        step = replace(
+            step,
+            **{"within": within, "pairs": pairs, "alike": alike, "lean": lean},
+            **{"residual_within": offset.within, "residual_pairs": offset.pairs},
+        )
         sums = earlier.plus(step)
 
         # its reward, and the size of advantages
@@ -257,22 +276,24 @@ class Expected:
         known_R = np.where(trained_R, mean_R, 0.5)
         mass_R = rollouts.baseline_R.mass + np.bincount(group_R, scored_R)[group_R] - scored_R
         within_R, error_R = variances(known_R, mass_R, known, sums)
-        expected_R = line.at(known_R)
+        expected_R = line.at(known_R) + offset.offset_R
         nothing_R = np.isnan(expected_R)  # a first step with one prompt has no other rollouts
         expected_R = np.where(nothing_R, rewards_R, expected_R)
         alike, graded = (sums.alike / sums.n, sums.graded / sums.n) if sums.n > 0 else (1.0, 1.0)
         m_R = np.clip(known_R, 1e-6, 1 - 1e-6)
         alpha_R, beta_R = mass_R * m_R, mass_R * (1 - m_R)
         belief_R = unchecked(Beta, alpha_P=alpha_R, beta_P=beta_R, spread_P=np.ones(rows))
-        grpo_R = grpo_square(belief_R, known, graded, alike)
+        grpo_R = grpo_square(belief_R, known, graded, alike, rollouts.group)
         return cls(
             mean_R=mean_R,
             rewards_R=np.where(trained_R, expected_R, np.nan),
             deviation_R=np.where(nothing_R, 1.0, line.deviation(within_R + error_R) + EPS),
             within_R=np.where(trained_R & ~nothing_R, line.deviation(within_R) ** 2, 0.0),
             grpo_R=np.where(trained_R & ~still_R, grpo_R, 0.0),
-            same=alike * (1 - graded) ** GROUP,
+            same=alike * (1 - graded) ** rollouts.group,
             line=line,
+            offset_R=offset.offset_R,
+            residual_R=residual_R,
             calibration=own,
             sums=step,
         )
@@ -287,7 +308,7 @@ class Expected:
         line, own, of_others = self.line, self.calibration, rollouts.sum_of_others
         if not own.changed_R.any():
             return np.zeros(len(rollouts))
-        rewards_R, spread_R = np.nan_to_num(rollouts.rewards_R), own.spread_R
+        rewards_R, spread_R = np.nan_to_num(rollouts.rewards_R - self.offset_R), own.spread_R
         columns = rewards_R, 1.0, own.believed_R, spread_R, spread_R * own.logit_R
         rewards_R, n_R, mean_R, d_R, k_R = (of_others(weight_R * x_R) for x_R in columns)
         success_R = mean_R + own.d_R * d_R + own.k_R * k_R

@@ -15,6 +15,7 @@ from budgetalloc.policies.group_advantages import Baseline, Scale, Weight, check
 from budgetalloc.policies.interface import Bounds
 from budgetalloc.policies.rollouts import Rollouts
 from budgetalloc.training.parts import Part
+from budgetalloc.training.residuals import PromptResiduals
 from budgetalloc.training.success import Scoring, Success
 from budgetalloc.training.uniform_fallback import UniformFallback
 
@@ -248,7 +249,7 @@ class Options:
         """The parts that these options ask for. Their modules are imported only then."""
         made: list[Part] = []
         if self.baseline == "posterior":
-            made.append(UniformFallback(bool(self.fallback)))
+            made += [UniformFallback(bool(self.fallback)), PromptResiduals()]
         for names, module, part in _PARTS:
             values = [getattr(self, name) for name in names]
             if any(value is not None for value in values):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from budgetalloc.beliefs.expected_reward import GROUP
 from budgetalloc.beliefs.ids import Id, Pool, check_ids, factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import LARGEST_REWARD, merge_near_ties, without_infinite
@@ -62,10 +63,11 @@ class StepResult:
 @dataclass(eq=False)
 class _Open:
     """A step that has begun and not ended: the policy's step, which holds the rollouts observed,
-    and how many to train on."""
+    and how many to train on, and the trainer's group size."""
 
     step: Step
     rollouts: int
+    group: int
     groups_R: list[Any] = field(default_factory=list)  # of the trainer
     measure: Measure | None = None  # from the first rollouts on
     record: Rollouts | None = None  # if it is up to date
@@ -264,7 +266,7 @@ class Session:
         if self._ledger is not None and not self.written:
             texts = partial(_known, self._texts)
             self.written = [LogWriter(self._ledger, self.policy.estimator.step, texts)]
-        self._now = _Open(step, plan.rollouts)
+        self._now = _Open(step, plan.rollouts, plan.group)
 
     def _say_once(self, step: Step) -> None:
         """Logs in the first step that a policy in rounds decides once, if it does."""
@@ -312,7 +314,7 @@ class Session:
 
     def restart(self) -> None:
         """Begins the current step again, with nothing requested and nothing observed."""
-        self._now = _Open(self._open.step.again(), self._open.rollouts)
+        self._now = _Open(self._open.step.again(), self._open.rollouts, self._open.group)
 
     def request(self, running: Collection[Id] = ()) -> list[Id]:
         """The prompt of each rollout to generate next; empty when the step is complete, or waits
@@ -454,6 +456,7 @@ class Session:
             earlier=earlier,
             reward_range=now.measure.reward_range,
             jump=now.measure.jump,
+            group=now.group if now.group > 1 else GROUP,
             step=ended if trainer_step is None else trainer_step,
             policy_step=ended,
             uniform=step.replaced,

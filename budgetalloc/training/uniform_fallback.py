@@ -24,9 +24,7 @@ _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row
 _LEAST = 0.03  # variance between the rates of prompts; below it there is little to know
 _ERROR = 0.75  # three standard errors of that variance, times the root of the prompts
 _TOLD = 0.2  # correlation of belief and rate; groups of 2 of prompts that differ so much have 0.4
-_MOVED = 5  # steps in a row
-_LEVEL = 0.3  # share of squared advantages that is the prompts' and not the rollouts'
-_KNOWN = 30  # prompts with two rollouts in about ten steps
+_EARLY, _MOVED = 10, 5  # first steps, and steps in a row
 _PAIRS = 2  # rollouts of a step for each prompt of a small pool
 
 REASON = (
@@ -37,14 +35,8 @@ REASON = (
 )
 CHANGED = (
     "The rewards of all prompts are %s what was believed, five steps in a row. The baseline "
-    "follows at once, and the beliefs within some steps. This is usual in the first steps, and "
-    "under a schedule of weights, of bonuses or of strictness; otherwise look at the rewards."
-)
-LEVELS = (
-    "The rewards that success does not explain differ between prompts: %.0f %% of the squared "
-    "advantages are these differences, which no rollout has earned. The beliefs know success only. "
-    "Let it contain what differs, by success= with a function of all rewards, or compare the "
-    "rollouts of a prompt with each other: baseline='group', min_group=4."
+    "follows at once, and the beliefs within some steps. This is usual under a schedule of "
+    "weights, of bonuses or of strictness; otherwise look at the rewards."
 )
 FEW = (
     "The pool has %d prompts for %d rollouts a step: there is little to choose, and in pools as "
@@ -74,9 +66,6 @@ class UniformFallback(Stateful, Part):
     Where prompts resemble each other, beliefs cannot be wrong about the differences, and nothing is
     logged. Nor is it where prompts have single rollouts, which do not show how much prompts differ.
 
-    A warning also names rewards beside success that differ between prompts, because the beliefs do
-    not know them (`levels`).
-
     The sign and the size of advantages need no check: `policies.advantages` sets both at
     every step.
 
@@ -95,8 +84,6 @@ class UniformFallback(Stateful, Part):
         self._worse = 0  # steps in a row
         self._within = 0  # steps in a row in which the beliefs told prompts apart
         self._equal = 0  # steps in a row with equal rewards, of which none is trained on
-        self._rest = np.zeros(4)  # of `levels`
-        self._apart = 0  # steps in a row with other rewards that differ between prompts
         self._moved = 0  # steps in a row with a recalibrated baseline and other rewards
         self._warned: set[str] = set()
 
@@ -128,7 +115,7 @@ class UniformFallback(Stateful, Part):
         Returns:
             The metrics `baseline/brier` and `baseline/brier_pool_mean`, the Brier scores of the
                 posterior baseline and of one rate for all prompts; `advantage/rms_grpo`, the root
-                mean square that GRPO is expected to have on these prompts in groups of 8;
+                mean square that GRPO is expected to have on these prompts;
                 `baseline/recalibrated`, the share of rollouts whose baseline follows a change of
                 all rewards; and `fallback`, 1 if the step had uniform groups.
         """
@@ -143,12 +130,11 @@ class UniformFallback(Stateful, Part):
         brier = float(np.sum((own.mean_R[known_R] - success_R) ** 2))
         pool = float(np.sum((rollouts.earlier.mean_success - success_R) ** 2))
         self._compare(agreement(rollouts))
-        if not rollouts.uniform and rollouts.reward_range is None:  # else success is the reward
-            self._compare_levels(levels(rollouts))
         recalibrated = float(own.calibration.changed_R.mean())
         varies = some_unequal(rollouts.rewards_R)
         self._equal = 0 if varies else self._equal + 1
-        self._moved = self._moved + 1 if recalibrated > 0.5 and varies else 0
+        known = rollouts.policy_step >= _EARLY  # before, little is believed
+        self._moved = self._moved + 1 if known and recalibrated > 0.5 and varies else 0
         if self._equal == _WARNED:
             self._say(CONSTANT, self._equal, rollouts.rewards_R[known_R][0], once="constant")
         if self._moved == _MOVED:
@@ -191,14 +177,6 @@ class UniformFallback(Stateful, Part):
                 _HEALED,
             )
 
-    def _compare_levels(self, step_S: FloatArray) -> None:
-        self._rest = _KEPT * self._rest + step_S
-        prompts, between, rollouts, square = self._rest.tolist()
-        share = between * rollouts / max(prompts * square, 1e-12)
-        self._apart = self._apart + 1 if prompts >= _KNOWN and share > _LEVEL else 0
-        if self._apart == _WARNED:
-            self._say(LEVELS, 100 * min(share, 1.0), once="levels")
-
     def _say(self, text: str, *values: object, once: str = "") -> None:
         if not self.quiet and once not in self._warned:
             logger.warning(text, *values)
@@ -235,19 +213,6 @@ def agreement(rollouts: Rollouts) -> FloatArray:
         means = 1.0, covariance_22[0, 1], covariance_22[0, 0], earlier_G[rows].mean()
         sums[2:] = (prompts - 1) * np.array(means)
     return sums
-
-
-def levels(rollouts: Rollouts) -> FloatArray:
-    """What a step shows about the part of rewards that success does not explain: of its prompts
-    with two rollouts or more in their first round, as in `agreement`, their number minus 1, and
-    that times the variance of this part between them; and the number of rollouts, and the sum of
-    their squared advantages before these are divided."""
-    own = rollouts.by_beliefs
-    rest_R = rollouts.rewards_R - own.line.at(rollouts.success_R)
-    away_R = rollouts.rewards_R - own.rewards_R
-    counted_R = in_first_round(rollouts) & ~np.isnan(rest_R)
-    prompts = between_prompts(rest_R, counted_R, rollouts.group_R)
-    return np.array([*prompts, np.sum(~np.isnan(away_R)), np.nansum(away_R**2)])
 
 
 def in_first_round(rollouts: Rollouts) -> NDArray[np.bool_]:

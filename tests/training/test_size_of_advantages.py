@@ -1,6 +1,6 @@
-"""The contract of advantages: their size is that of GRPO in groups of 8 on the same prompts, whatever the rewards are.
+"""The contract of advantages: their size is that of GRPO on the same prompts, whatever the rewards are.
 
-A `Session` runs the policy, as in a trainer. GRPO's advantages are those of 8 new rollouts of each rollout's prompt.
+A `Session` runs the policy, as in a trainer. GRPO's advantages are those of a new group of each rollout's prompt.
 """
 
 from dataclasses import dataclass
@@ -46,6 +46,7 @@ def run(
     steps=STEPS,
     success=None,
     rollouts=ROLLOUTS,
+    group=8,
     change=lambda step, scores_RF, weights_F: (scores_RF, weights_F),
     **options,
 ):
@@ -57,7 +58,7 @@ def run(
     session.attach(Host())
     pool, squares, means, largest = list(range(PROMPTS)), [], [], [0.0, 0.0]
     for at in range(steps):
-        session.begin(pool[: rollouts // 8], rollouts, 8)
+        session.begin(pool[: rollouts // group], rollouts, group)
         while ids_R := session.request():
             scores_RF, weights_F = change(at, draw(np.array(ids_R), rng), np.array(weights))
             session.follow(names, weights_F.tolist())
@@ -66,10 +67,10 @@ def run(
             session.observe(ids_R, scores_RF, np.ones(len(ids_R)))
         ended = session.end()
         advantages_R, ids_R = ended.advantages_R, ended.batch.ids_R
-        scores_RF, weights_F = change(at, draw(np.repeat(ids_R, 8), rng), np.array(weights))
+        scores_RF, weights_F = change(at, draw(np.repeat(ids_R, group), rng), np.array(weights))
         scale = "batch" if options.scale == "batch" else "group"  # the trainer's, whatever the policy's
         grpo_R = group_advantages(
-            np.nansum(scores_RF * weights_F, axis=1), np.repeat(np.arange(len(ids_R)), 8), scale=scale
+            np.nansum(scores_RF * weights_F, axis=1), np.repeat(np.arange(len(ids_R)), group), scale=scale
         )
         squares.append((np.mean(advantages_R**2), np.mean(grpo_R**2)))
         means.append(advantages_R.mean() / max(np.sqrt(squares[-1][0]), 1e-12))
@@ -313,6 +314,21 @@ def test_a_verifier_that_becomes_stricter_or_laxer(power):
     sizes = run(draw, change=change, rollouts=256, steps=WHEN + 7)
     assert abs(np.mean(sizes.means[WHEN + 2 :])) < 0.15
     sizes.check()
+
+
+@pytest.mark.parametrize("group", [2, 4, 16])
+@pytest.mark.parametrize("scale", ["group", "none"])
+def test_groups_of_the_trainers_size(group, scale):
+    """A user of groups of two has advantages of half the size, and a learning rate that fits them."""
+    run(binary(np.linspace(0, 1, PROMPTS)), group=group, scale=scale).check()
+
+
+@pytest.mark.parametrize("rare", [0.0, 0.02])
+def test_prompts_that_are_mastered_or_hopeless(rare):
+    """Vague beliefs expect mixed groups; the rollouts that return show that there are few, or none."""
+    sizes = run(binary(np.where(np.arange(PROMPTS) % 2, rare, 1 - rare)))
+    size, grpo = sizes.later
+    assert grpo / 1.5 <= size <= 1.5 * grpo if rare else size < 0.02
 
 
 @pytest.mark.parametrize(("prompts", "rollouts"), [(6, 3), (12, 3), (40, 32)])
