@@ -24,7 +24,6 @@ _WARNED, _FALLEN, _HEALED = 10, 30, 20  # steps in a row
 _LEAST = 0.03  # variance between the rates of prompts; below it there is little to know
 _ERROR = 0.75  # three standard errors of that variance, times the root of the prompts
 _TOLD = 0.2  # correlation of belief and rate; groups of 2 of prompts that differ so much have 0.4
-_EARLY, _MOVED = 10, 5  # first steps, and steps in a row
 _PAIRS = 2  # rollouts of a step for each prompt of a small pool
 
 REASON = (
@@ -34,7 +33,7 @@ REASON = (
     "the names change between steps, or the beliefs of another run were loaded."
 )
 CHANGED = (
-    "The rewards of all prompts are %s what was believed, five steps in a row. The baseline "
+    "The rewards of all prompts are %s what was believed, ten steps in a row. The baseline "
     "follows at once, and the beliefs within some steps. This is usual under a schedule of "
     "weights, of bonuses or of strictness; otherwise look at the rewards."
 )
@@ -133,11 +132,10 @@ class UniformFallback(Stateful, Part):
         recalibrated = float(own.calibration.changed_R.mean())
         varies = some_unequal(rollouts.rewards_R)
         self._equal = 0 if varies else self._equal + 1
-        known = rollouts.policy_step >= _EARLY  # before, little is believed
-        self._moved = self._moved + 1 if known and recalibrated > 0.5 and varies else 0
+        self._moved = self._moved + 1 if recalibrated > 0.5 and varies else 0
         if self._equal == _WARNED:
             self._say(CONSTANT, self._equal, rollouts.rewards_R[known_R][0], once="constant")
-        if self._moved == _MOVED:
+        if self._moved == _WARNED:
             self._say(
                 CHANGED, "below" if own.calibration.lean_R.mean() < 0 else "above", once="changed"
             )
