@@ -163,7 +163,8 @@ def sampled(
         return counts_P
 
     scale: Scale = "group" if groups else "rms"
-    needs = Needs("all", baseline="posterior", scale=scale, min_group=1, costs=True, part=True)
+    part = 16 if explore == 1 else 128  # few prompts may have most of the weight
+    needs = Needs("all", baseline="posterior", scale=scale, min_group=1, costs=True, part=part)
     name = (
         f"sampled(power={power}, draw={draw}, {beliefs}, groups={groups}, unsolved={unsolved}, "
         f"explore={explore}, seed={seed})"

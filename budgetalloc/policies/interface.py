@@ -24,8 +24,7 @@ from budgetalloc.errors import (
 )
 from budgetalloc.policies.group_advantages import Baseline, Scale, Weight
 
-# prompts of a large pool that a decision sees, at least, and for each rollout
-_SEEN, _A_ROLLOUT = 2**17, 128
+_SEEN = 2**17  # prompts of a large pool that a decision sees at least
 
 
 def _check_candidates(candidates: Any) -> int | Literal["all"]:
@@ -54,8 +53,9 @@ class Needs:
         costs: Whether the decision weighs the cost of rollouts (`View.costs_P`).
         by_group: Whether a decision in rounds may go on when some groups have ended and others have
             not (`ByPrompt.running_P`). Its counts must not depend on which groups ended first.
-        part: Whether the decision draws prompts, so that a part of a large pool, another one at
-            each step, can stand for all of it (`seen_of`), with those that the memory holds.
+        part: Prompts for each rollout that a decision has to see, if it draws prompts: a part of a
+            large pool, another one at each step, can then stand for all of it (`seen_of`), with
+            those that the memory holds. 0 for all prompts.
     """
 
     candidates: int | Literal["all"] = 1
@@ -67,7 +67,7 @@ class Needs:
     min_group: int = 2
     costs: bool = False
     by_group: bool = False
-    part: bool = False
+    part: int = 0
 
     def __post_init__(self) -> None:
         _check_candidates(self.candidates)
@@ -76,21 +76,22 @@ class Needs:
         if self.scale is not None:
             check_choice("scale", self.scale, get_args(Scale))
         check_choice("weight", self.weight, get_args(Weight))
-        for name in ("keep_batch", "costs", "by_group", "part"):
+        for name in ("keep_batch", "costs", "by_group"):
             check_flag(name, getattr(self, name))
+        check_integer("part", self.part, 0)
         for name in ("generate", "min_group"):
             check_integer(name, getattr(self, name), 1)
 
     def seen_of(self, budget: Budget) -> int | None:
-        """About how many prompts of a large pool a decision sees, at least 128 for each rollout;
+        """About how many prompts of a large pool a decision sees, at least `part` for each rollout;
         None for all: also if other limits than the rollouts may need a prompt that is left out.
 
-        >>> needs = Needs(part=True)
+        >>> needs = Needs(part=128)
         >>> needs.seen_of(Budget(256, floor=0)), needs.seen_of(Budget(8192, floor=0))
         (131072, 1048576)
         """
         rollouts = rollouts_alone(budget) if self.part else None
-        return None if rollouts is None else max(_SEEN, _A_ROLLOUT * rollouts)
+        return None if rollouts is None else max(_SEEN, self.part * rollouts)
 
 
 def function_name(function: Any) -> str:

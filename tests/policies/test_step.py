@@ -103,8 +103,12 @@ def test_a_step_opens_without_reading_beliefs_and_shows_none_that_it_did_not_rea
 def large(monkeypatch):
     """A pool of 1,000 prompts that counts as large: decisions may see about 200 of it."""
     monkeypatch.setattr(interface, "_SEEN", 200)
-    monkeypatch.setattr(interface, "_A_ROLLOUT", 8)
     return ba.Pool(range(1000))
+
+
+def with_part(policy, part=8):
+    """The policy, with this number of prompts for each rollout in place of its own."""
+    return replace(policy, needs=replace(policy.needs, part=part))
 
 
 def seen_by(policy, pool, budget, **more):
@@ -120,10 +124,11 @@ def test_a_decision_that_draws_sees_a_part_of_a_large_pool_and_another_at_each_s
     parts = [seen_by(ba.adaptive(seed=1), large, budget, ahead=ahead) for ahead in range(5)]
     for ids, left_out in parts:
         assert len(ids) + left_out == 1000
-        assert 140 < len(ids) < 260  # five deviations
+        assert 190 < len(ids) < 325  # 16 for each rollout, and five deviations
     assert len(set().union(*(ids for ids, _ in parts))) > 500
-    of_64, _ = seen_by(ba.adaptive(), large, ba.Budget(64, floor=0, min_group=1))
-    assert 430 < len(of_64) < 600
+    of_32, _ = seen_by(ba.adaptive(), large, ba.Budget(32, floor=0, min_group=1))
+    assert 430 < len(of_32) < 600
+    assert ba.adaptive(explore=0.5).needs.part == 128
 
 
 def test_a_decision_that_ranks_or_has_a_floor_or_quotas_sees_all(large):
@@ -143,7 +148,7 @@ def test_a_decision_that_ranks_or_has_a_floor_or_quotas_sees_all(large):
 @pytest.mark.slow
 def test_a_part_gives_each_prompt_the_rollouts_that_the_whole_pool_gives_it(large, monkeypatch):
     """The mean of 1,500 decisions, by the kind of prompt: mastered, mixed, never solved, new."""
-    policy = policies.sampled(groups=2)
+    policy = with_part(policies.sampled(groups=2))
     kinds = np.repeat(np.arange(4), 250)
     policy.observe(np.repeat(np.arange(750), 4), [1, 1, 1, 1] * 250 + [0, 1, 0, 1] * 250 + [0, 0, 0, 0] * 250)
     budget, means = ba.Budget(16, floor=0, min_group=1), []
@@ -159,9 +164,9 @@ def test_a_part_gives_each_prompt_the_rollouts_that_the_whole_pool_gives_it(larg
 
 def test_new_prompts_get_the_groups_of_the_whole_pool_and_outcomes_of_unseen_prompts_change_nothing(large):
     budget = ba.Budget(16, floor=0, min_group=1)
-    counts_P = policies.sampled(groups=2, idle=0.97).begin(large, budget).request()
+    counts_P = with_part(policies.sampled(groups=2, idle=0.97)).begin(large, budget).request()
     assert set(counts_P[counts_P > 0]) == {4}  # 0.97 ** (1000 / 16) are left at a return, not 0.97 ** (200 / 16)
-    step = ba.adaptive(rounds=3).begin(large, budget)
+    step = with_part(ba.adaptive(rounds=3)).begin(large, budget)
     assert step.cold_P.all()
     assert step.cold_P.shape == (1000,)
     step.observe(range(0, 1000, 2), [0.0] * 500)  # a trainer of its own prompts
