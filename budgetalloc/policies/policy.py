@@ -138,7 +138,7 @@ class Policy:
             name=f"{function}(features={features}{', ' if settings else ''}{settings})",
             decide=ruled.decide,
             memory=ruled.memory,
-            needs=replace(self.needs, scale=ruled.needs.scale),
+            needs=replace(self.needs, scale=ruled.needs.scale, part=ruled.needs.part),
             estimator=TrackingEstimator(features),
         )
 
