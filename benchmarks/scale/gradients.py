@@ -70,7 +70,8 @@ class Sketches:
 
 
 def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed: int = 0, upper: float = 1.0) -> None:
-    """Writes rewards and lengths, shape (P, S), products of gradients, shape (P S, P S), and kinds, shape (P,)."""
+    """Writes rewards, lengths and bounds (`of_head`), shape (P, S), products of gradients, shape (P S, P S), and kinds,
+    shape (P,)."""
     tokenizer = AutoTokenizer.from_pretrained(weights, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
@@ -80,7 +81,9 @@ def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed
     sketches = Sketches(model)
     asked = task.asked(task.rows(prompts, seed, without=task.held_out(256)))
     torch.manual_seed(seed)
-    rewards, lengths, sketch_R = [], [], []
+    rewards, lengths, bounds, sketch_R = [], [], [], []
+    read_by_head: list[torch.Tensor] = []
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: read_by_head.append(given[0].detach()))
     for at in range(0, prompts, _AT_ONCE):
         rows = [row for row in asked[at : at + _AT_ONCE] for _ in range(SAMPLES)]
         read = tokenizer([row["prompt"] for row in rows], return_tensors="pt", padding=True).to(model.device)
@@ -92,8 +95,10 @@ def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed
         ended = (said == tokenizer.eos_token_id).int().cumsum(1)
         mask = (ended - (said == tokenizer.eos_token_id).int() == 0).int()  # up to the end of text, and with it
         both = torch.cat([read["attention_mask"], mask], dim=1)
+        read_by_head.clear()
         logits = model(input_ids=ids, attention_mask=both, logits_to_keep=said.shape[1] + 1).logits[:, :-1]
         logps = logits.log_softmax(-1).gather(-1, said[..., None])[..., 0]
+        bounds += of_head(logits.detach(), said, read_by_head[0][:, :-1], mask).tolist()
         (logps * mask).sum().backward()
         model.zero_grad()
         sketch_R.append(sketches.take())
@@ -105,20 +110,36 @@ def sample(weights: Path, out: Path, task: Task, prompts: int, tokens: int, seed
         out,
         rewards_PS=np.reshape(rewards, (prompts, SAMPLES)),
         lengths_PS=np.reshape(lengths, (prompts, SAMPLES)),
+        bounds_PS=np.reshape(bounds, (prompts, SAMPLES)),
         products_RR=all_RD @ all_RD.T,
         kinds_P=[row["kind"] for row in asked],
     )
+
+
+def of_head(logits_BTV: torch.Tensor, said_BT: torch.Tensor, read_BTH: torch.Tensor, mask_BT: Any) -> torch.Tensor:
+    """The sum over tokens of the squared gradient of a token's log-probability by the head, shape (B,): of
+    |onehot - softmax|^2 |h|^2, with h what the head reads. It needs no backward pass.
+
+    >>> logits, read = torch.zeros(1, 2, 2), torch.tensor([[[1.0, 1.0], [3.0, 0.0]]])
+    >>> of_head(logits, torch.tensor([[0, 1]]), read, torch.tensor([[1, 1]]))  # 0.5 * 2 + 0.5 * 9
+    tensor([5.5000])
+    """
+    chance_BTV = logits_BTV.softmax(-1)
+    said = chance_BTV.gather(-1, said_BT[..., None])[..., 0]
+    apart_BT = (chance_BTV**2).sum(-1) - 2 * said + 1
+    return (apart_BT * (read_BTH**2).sum(-1) * mask_BT).sum(1)
 
 
 class World:
     """A model that stands still: `SAMPLES` rollouts of each prompt, from which every step draws its own.
 
     Args:
-        rewards_PS, lengths_PS, products_RR, kinds_P: As `sample` writes them.
+        rewards_PS, lengths_PS, products_RR, kinds_P, bounds_PS: As `sample` writes them.
     """
 
-    def __init__(self, rewards_PS: Any, lengths_PS: Any, products_RR: Any, kinds_P: Any) -> None:
+    def __init__(self, rewards_PS: Any, lengths_PS: Any, products_RR: Any, kinds_P: Any, bounds_PS: Any = None) -> None:
         self.rewards_PS, self.lengths_PS, self.kinds_P = rewards_PS, lengths_PS, kinds_P
+        self.bounds_PS = bounds_PS
         prompts, samples = rewards_PS.shape
         # The gradient of a prompt's log-probabilities has the mean 0; that of its sixteen rollouts is subtracted.
         inner = products_RR.astype(np.float64).reshape(prompts, samples, prompts, samples)

@@ -9,7 +9,8 @@ Bn = (W + Bt) / |J|^2: a step of B rollouts makes 1 / (1 + Bn / B) of the progre
 
 The other lines are rollouts of groups of 8 (leave-one-out mean as baseline) that one rollout is worth, to first order:
 E[x]^2 / E[x^2], relative. Neyman's choice (arXiv 1803.00942) draws prompts in proportion to the root of E[x^2] and
-weighs them back, so the objective stays. The oracle weighs each prompt by what its gradient does for the others.
+weighs them back, so the objective stays (`neyman_factors` says how much of that is left if the choice is made by other
+samples, or without a backward pass). The oracle weighs each prompt by what its gradient does for the others.
 Sums over samples leave out a sample's product with itself, and the oracle's weights come from the other half of the
 samples, so that noise does not count as signal.
 """
@@ -97,12 +98,51 @@ def limits(world: World) -> Iterator[tuple[str, str]]:
     )
 
 
+def neyman_factors(world: World, past: World | None = None) -> Iterator[tuple[str, str]]:
+    """How many times fewer rollouts Neyman's choice needs than a choice of all prompts alike, if half of the samples
+    choose and the other half judges: so it can be below 1.
+
+    Prompts are drawn in proportion to s and weighed back, which makes E[x^2] the mean of s times that of E[x^2] / s.
+    Each s^2 is an estimate of E[x^2] from the half that chooses, with a fifth of their mean added; `past` is a world of
+    the same prompts, whose samples choose in its place.
+    """
+    samples = world.rewards_PS.shape[1]
+    parts = [np.arange(start, samples, 2) for start in (0, 1)]
+    found: dict[str, list[float]] = {}
+    for known, other in (parts, parts[::-1]):
+        judged_P = Moments(world, other).square_P
+        chosen = past or world
+        rewards_PS = chosen.rewards_PS[:, known]
+        rates_P = (rewards_PS.sum(1) + 0.5) / (len(known) + 1)
+        moments, uncertain_P = Moments(chosen, known), rates_P * (1 - rates_P)
+        estimates = {
+            "its E[x^2]": moments.square_P,
+            "its rate": uncertain_P,
+            "its rate and gradients": uncertain_P * moments.scores_PS.mean(1),
+        }
+        if chosen.bounds_PS is not None:
+            estimates["its rate and the head's bound"] = uncertain_P * chosen.bounds_PS[:, known].mean(1)
+            estimates["its rewards and the head's bound"] = (
+                moments.advantages_PS**2 * chosen.bounds_PS[:, known]
+            ).mean(1)
+        for name, square_P in estimates.items():
+            s_P = np.sqrt(square_P + square_P.mean() / 5)
+            found.setdefault(name, []).append(judged_P.mean() / (s_P.mean() * np.mean(judged_P / s_P)))
+    for name, both in found.items():
+        yield f"Neyman's choice by {name}", f"{float(np.mean(both)):.2f}"
+
+
 def main(argv: Sequence[str]) -> None:
-    columns = [dict(limits(World(**np.load(path)))) for path in argv]
+    worlds = [World(**np.load(path)) for path in argv]
+    columns = [dict(limits(world)) | dict(neyman_factors(world)) for world in worlds]
+    if len(worlds) > 1 and all(np.array_equal(worlds[0].kinds_P, world.kinds_P) for world in worlds):
+        for world, column in zip(worlds, columns, strict=True):
+            past = neyman_factors(world, worlds[0]) if world is not worlds[0] else ()
+            column |= {f"{name}, chosen at the first": figure for name, figure in past}
     print(f"| | {' | '.join(Path(path).stem for path in argv)} |")
     print("|---" * (1 + len(argv)) + "|")
-    for name in columns[0]:
-        print(f"| {name} | {' | '.join(column[name] for column in columns)} |")
+    for name in dict.fromkeys(name for column in columns for name in column):
+        print(f"| {name} | {' | '.join(column.get(name, '') for column in columns)} |")
 
 
 if __name__ == "__main__":
