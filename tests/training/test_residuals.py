@@ -71,7 +71,7 @@ def test_levels_are_saved_with_the_session(tmp_path):
     trained(first, 20, 1.0)
     first.save(tmp_path / "state.npz")
     second.load(tmp_path / "state.npz")
-    assert len(second.part(PromptResiduals)._prompts) > 100
+    assert len(second.part(PromptResiduals).state_dict()["ids"]) > 100
     ahead, again = trained(whole, 5, 1.0, seed=1), trained(second, 5, 1.0, seed=1)
     for one, other in zip(ahead, again, strict=True):
         assert np.array_equal(one[0], other[0])
@@ -85,16 +85,16 @@ def test_nothing_is_remembered_where_success_is_the_reward():
         ids = session.request()
         session.observe(ids, [0.0, 1.0, 0.5, 0.5], lengths_R=[1] * 4)
         assert session.end().batch.residuals_R2 is None
-    assert len(session.part(PromptResiduals)._prompts) == 0
+    assert session.part(PromptResiduals).state_dict()["ids"] == []
 
 
 def test_the_memory_is_of_about_ten_rollouts():
     part, session = PromptResiduals(), a_session(parts=[])
     session.parts = [part]
     trained(session, 60, 1.0, noise=0.0)
-    n_P, sum_P = part._prompts["residuals"].T
+    n_P, sum_P = part.state_dict()["residuals"].T
     assert 8 < n_P.max() < 12  # 1 / (1 - 0.9) earlier ones at most
-    ids = np.array(part._prompts.ids)
+    ids = np.array(part.state_dict()["ids"])
     assert np.corrcoef(sum_P / n_P, LEVEL_P[ids])[0, 1] > 0.95
 
 
