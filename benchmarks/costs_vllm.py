@@ -12,6 +12,8 @@ The second table sends 8 rollouts of each long prompt in several ways: as one re
 apart in one call, in unequal parts, and in 8 calls. `computed` is the share of the rollouts' prompt tokens that were
 not cached, by the engine's counters, and `logprob` the largest difference of a token's log-probability between rollouts
 with the same tokens.
+
+The last lines give the rollouts of a prompt seeds, in one request and in several.
 """
 
 import argparse
@@ -46,6 +48,7 @@ def engine(folder: str, caching: bool) -> Any:
         enable_prefix_caching=caching,
         max_model_len=1024,
         disable_log_stats=False,
+        gpu_memory_utilization=0.2,  # of the machine's memory, on a CPU
     )
 
 
@@ -111,6 +114,32 @@ def print_ways(llm: Any, rollouts: int, repeats: int, rng: np.random.Generator, 
         print("{:<24}{:>8.2f}{:>10.3f}{:>10.1e}".format(name, *np.median(values, axis=0)))
 
 
+def print_seeds(llm: Any, text: list[int], group: int = 8, seed: int = 7) -> None:
+    """How many texts there are, and how many as in one request with this seed and `n=group`."""
+    from vllm import SamplingParams
+
+    def sent(seeds: list[int], counts: list[int]) -> list[tuple[int, ...]]:
+        sampling = [
+            SamplingParams(n=n, max_tokens=16, min_tokens=16, ignore_eos=True, detokenize=False, seed=each)
+            for each, n in zip(seeds, counts, strict=True)
+        ]
+        outputs = llm.generate([{"prompt_token_ids": text}] * len(seeds), sampling, use_tqdm=False)
+        return [tuple(each.token_ids) for output in outputs for each in output.outputs]
+
+    first, last = seed, seed + group
+    given = {
+        f"n={group}": ([first], [group]),
+        f"n=1, {group} times": ([first] * group, [1] * group),
+        f"n=1, seeds {first} to {last - 1}": (list(range(first, last)), [1] * group),
+        f"n=1, 2 and {group - 3}": ([first, first + 1, first + 3], [1, 2, group - 3]),
+    }
+    whole = sent(*given[f"n={group}"])
+    for name, how in given.items():
+        rollouts = sent(*how)
+        same = sum(one == other for one, other in zip(rollouts, whole, strict=True))
+        print(f"seed {seed}, {name:<20}{len(set(rollouts)):>4} texts,{same:>3} as those of n={group}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rollouts", type=int, default=32)
@@ -145,6 +174,7 @@ def main() -> None:
                     seconds.learn([rows, prompt * rows / group, prompt * rows, answer * rows], took[case][-1])
             print(f"prefix caching {'on' if caching else 'off'}")
             print_ways(llm, rows, options.repeats, rng)
+            print_seeds(llm, rng.integers(10, VOCABULARY, size=SHORT).tolist())
             del llm
         each = {case: statistics.median(times) / rows for case, times in took.items()}
         fitted, tokens = {}, {}
