@@ -39,7 +39,7 @@ CHANGED = (
 )
 FEW = (
     "The pool has %d prompts for %d rollouts a step: there is little to choose, and in pools as "
-    "small the default of 0.5.0 ended below plain GRPO. Groups are uniform, with the group's mean "
+    "small single rollouts ended below plain GRPO. Groups are uniform, with the group's mean "
     "as baseline. fallback=False lets %s decide."
 )
 CONSTANT = (
