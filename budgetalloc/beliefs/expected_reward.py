@@ -2,14 +2,14 @@
 would have, from the belief about its success."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from budgetalloc.beliefs.posterior import Beta, FloatArray
 from budgetalloc.beliefs.rewards import EQUAL
-from budgetalloc.beliefs.state import Stateful
+from budgetalloc.beliefs.state import Stateful, check_state
 from budgetalloc.budget import IntArray
 
 GROUP = 8
@@ -22,6 +22,9 @@ KEPT = 0.9
 _PAST = 16.0
 _DOUBT = 0.25  # weight of the slope that is expected before any success
 _RAREST = 0.05  # `bernoulli_variance` is constant below this mean, and above 1 minus it
+_OF_RESIDUALS = (
+    *("residual_within", "residual_between", "residual_pairs", "same_residual", "compared"),
+)
 _SHRUNK = 4.0  # weight of the pool's variance in a prompt's variance, in rollouts
 
 
@@ -32,7 +35,7 @@ class Sums(Stateful):
 
     saved = (
         *("n", "s", "r", "ss", "sr", "rr", "graded", "within", "pairs", "alike", "lean"),
-        *("residual_within", "residual_pairs"),
+        *_OF_RESIDUALS,
     )
 
     n: float = 0.0  # rollouts
@@ -46,8 +49,12 @@ class Sums(Stateful):
     pairs: float = 0.0
     alike: float = 0.0  # `share_alike` of the residuals
     lean: float = 0.0  # mean advantages, in units of their root mean square
-    residual_within: float = 0.0  # as `within`, of residuals (`Offset`)
+    residual_within: float = 0.0  # as `within` and `pairs`, of residuals (`Offset`)
+    residual_between: float = 0.0
     residual_pairs: float = 0.0
+    # rollouts with the same residual as the one before of their prompt, of those that had one
+    same_residual: float = 0.0
+    compared: float = 0.0
 
     @classmethod
     def of(cls, success_R: FloatArray, rewards_R: FloatArray) -> "Sums":
@@ -61,6 +68,25 @@ class Sums(Stateful):
         """A share of these sums and those added; `KEPT` is the share of one step."""
         pairs = zip(vars(self).values(), vars(added).values(), strict=True)
         return Sums(*[kept * a + b for a, b in pairs])
+
+    @property
+    def residual_variances(self) -> tuple[float, float]:
+        """The variances of residuals within prompts and between them."""
+        pairs = max(self.residual_pairs, 1e-300)
+        return self.residual_within / pairs, max(self.residual_between / pairs, 0.0)
+
+    def chance_alike(self, group: int) -> float:
+        """The chance that the residuals of a group are equal, or less: by the residuals of all
+        prompts, and by pairs of one prompt. Both are lower bounds, by Jensen's inequality."""
+        if not self.n > 0:
+            return 1.0
+        of_pairs = self.same_residual / self.compared if self.compared > 0 else 0.0
+        return min(max(self.alike / self.n, of_pairs ** (group - 1)), 1.0)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores a saved state. States of 0.5.0 hold nothing of residuals."""
+        check_state(state)
+        super().load_state_dict(dict.fromkeys(_OF_RESIDUALS, 0.0) | state)
 
     @property
     def mean_success(self) -> float:
@@ -130,9 +156,8 @@ class Offset(NamedTuple):
     the line at its success, such as a penalty on length."""
 
     offset_R: FloatArray
-    around_R: FloatArray  # the variance of the residual around it
-    within: float = 0.0  # sums of the step, as in `Sums`
-    pairs: float = 0.0
+    around_R: FloatArray  # the variance of the residual around it, if prompts differ much
+    sums: dict[str, float]  # of the step, as fields of `Sums`
 
     @classmethod
     def of(
@@ -145,31 +170,42 @@ class Offset(NamedTuple):
         earlier: Sums,
     ) -> "Offset":
         """The best linear prediction from the n other residuals of the prompt, in earlier steps and
-        this one: their sum times b / (w + n b), where w and b are the variances of residuals within
-        prompts and between them.
+        this one: their sum times b / (w + n b). The variance w of residuals within prompts is
+        estimated from how far they are from the mean of the others, and the variance b between
+        prompts from the covariance with that mean.
 
         Args:
             residual_R: The residuals, NaN for none.
             group_R, round_R: As in `rollouts.Rollouts`.
             before_R2: Number and sum of the prompt's residuals in earlier steps.
-            around_R: The variance of all residuals, w + b.
+            around_R: The variance of all residuals. It stays that around the offset if it is more
+                within prompts than between them.
             earlier: Sums of earlier steps.
 
         >>> residual_R, before_R2 = np.array([0.5, 0.3, -0.4, -0.4]), np.tile([0.0, 0.0], (4, 1))
         >>> about = np.array([0, 0, 1, 1]), np.zeros(4, dtype=int), before_R2
         >>> Offset.of(residual_R, *about, np.full(4, 0.17), Sums()).offset_R.round(3)
-        array([ 0.282,  0.471, -0.376, -0.376])
+        array([ 0.282,  0.47 , -0.376, -0.376])
         """
         scored_R, known_R = ~np.isnan(residual_R), np.nan_to_num(residual_R)
         n_R = before_R2[:, 0] + sum_until(scored_R, group_R, round_R) - scored_R
         sum_R = before_R2[:, 1] + sum_until(known_R, group_R, round_R) - known_R
-        within, pairs = deviations(residual_R, Known(n_R, sum_R, sum_R))
-        all_pairs = KEPT * earlier.residual_pairs + pairs
-        w = (KEPT * earlier.residual_within + within) / all_pairs if all_pairs > 0 else np.inf
-        b_R = np.maximum(around_R - w, 0.0)
-        share_R = b_R / np.maximum(np.minimum(w, around_R) + n_R * b_R, 1e-300)
-        own_R = np.minimum(w * (1 + share_R), around_R)
-        return cls(share_R * sum_R, np.where(b_R > 0, own_R, around_R), within, pairs)
+        known = Known(n_R, sum_R, sum_R)
+        within, pairs = deviations(residual_R, known)
+        rows = np.flatnonzero((n_R >= 1) & scored_R)
+        mean_K = sum_R[rows] / n_R[rows]
+        between = (
+            float(np.sum((residual_R[rows] - residual_R[rows].mean()) * mean_K)) if pairs else 0.0
+        )
+        sums = {"residual_within": within, "residual_between": between, "residual_pairs": pairs}
+        now = earlier.plus(Sums(**sums), KEPT)
+        if not now.residual_pairs > 0:
+            return cls(np.zeros(len(n_R)), around_R, sums)
+        w, b = now.residual_variances
+        mass_R = w + n_R * b
+        share_R = np.divide(b, mass_R, out=np.zeros(len(n_R)), where=mass_R > 0)
+        own_R = np.where(mass_R > 0, w * (1 + share_R), b)
+        return cls(share_R * sum_R, own_R if b > w else around_R, sums)
 
 
 def sum_until(x_R: ArrayLike, group_R: IntArray, round_R: IntArray) -> FloatArray:

@@ -33,6 +33,8 @@ from budgetalloc.budget import IntArray
 # mean advantages below 0 and above the usual that are a change of rewards, in deviations
 _BELOW, _ABOVE = 0.12, 0.25
 _RAREST = 0.02  # means of success beyond this, and beyond 1 minus it, are recalibrated like it
+_ENOUGH = 8  # rollouts with earlier residuals, from which something is learned
+_FAR = 5.0  # deviations beyond which a residual is clipped
 _FEW = 2.0  # rollouts that show nothing in common: they count in small steps
 _DOUBT = 10.0  # weight of k = 0 in the recalibration, in units of sqrt(m (1-m)) log(m / (1-m))^2
 
@@ -60,9 +62,10 @@ class Rollouts:
         expected_R: Its expected success by the policy's own rule (`Step.expected_success`), NaN for
             a rollout not to train on; or None.
         earlier: Sums over rewards and success of earlier steps.
-        residuals_R2: Number and sum of the residuals of its prompt in earlier steps, which are the
-            rewards minus those of the line in success, shape (R, 2); None if success is the reward
-            or nothing keeps them (`training.residuals`).
+        residuals_R3: Number and sum of the residuals of its prompt in earlier steps, which are the
+            rewards minus those of the line in success, and the last reward minus `jump` times
+            success (NaN for none), shape (R, 3); None if success is the reward or nothing keeps
+            them (`training.residuals`).
         reward_range: The rewards at success 0 and 1 if success is the reward mapped by this range,
             else None.
         jump: The initial estimate of the rise in reward from failure to success.
@@ -91,7 +94,7 @@ class Rollouts:
     constant_R: FloatArray | None = None
     expected_R: FloatArray | None = None
     earlier: Sums = field(default_factory=Sums)
-    residuals_R2: FloatArray | None = None
+    residuals_R3: FloatArray | None = None
     reward_range: tuple[float, float] | None = None
     jump: float = 1.0
     group: int = GROUP
@@ -223,6 +226,7 @@ class Expected:
     line: Line  # the reward by success
     offset_R: FloatArray  # the residual that is expected of its prompt
     residual_R: FloatArray  # its reward minus that of the line at its success; NaN for none
+    rest_R: FloatArray  # its reward minus `jump` times its success
     calibration: Calibration
     sums: Sums  # of this step
 
@@ -236,12 +240,14 @@ class Expected:
             line = Line(np.full(rows, low), np.full(rows, high - low), np.zeros(rows))
         else:
             line = reward_line(success_R, rewards_R, group_R, earlier, jump)
-        residual_R = rewards_R - line.at(success_R)
-        offset = Offset(np.zeros(rows), line.around_R)
-        if rollouts.residuals_R2 is not None:
-            about = group_R, rollouts.round_R, rollouts.residuals_R2, line.around_R, earlier
-            offset = Offset.of(residual_R, *about)
-            line = line._replace(around_R=offset.around_R)
+        residual_R, rest_R = rewards_R - line.at(success_R), rewards_R - jump * success_R
+        offset = Offset(np.zeros(rows), line.around_R, {})
+        if (before_R3 := rollouts.residuals_R3) is not None:
+            line, residual_R, offset = _with_offset(rollouts, line, before_R3)
+            compared_R = ~np.isnan(rest_R - before_R3[:, 2])
+            same_R = np.abs(rest_R - before_R3[:, 2]) < 1e-6
+            offset.sums["same_residual"] = float(same_R.sum())
+            offset.sums["compared"] = float(compared_R.sum())
 
         # its success
         own, still_R = Calibration.of(rollouts, line, offset.offset_R), np.zeros(rows, dtype=bool)
@@ -262,13 +268,9 @@ class Expected:
         known = Known.of(success_R, group_R, rollouts.belief_R, prior)
         step = Sums.of(success_R, rewards_R)
         within, pairs = deviations(success_R, known)
-        alike = step.n * share_alike(rewards_R - jump * success_R, rollouts.group)
+        alike = step.n * share_alike(rest_R, rollouts.group)
         lean = step.n * float(own.lean_R.mean())
-        step = replace(
-            step,
-            **{"within": within, "pairs": pairs, "alike": alike, "lean": lean},
-            **{"residual_within": offset.within, "residual_pairs": offset.pairs},
-        )
+        step = replace(step, within=within, pairs=pairs, alike=alike, lean=lean, **offset.sums)
         sums = earlier.plus(step)
 
         # its reward, and the size of advantages
@@ -279,7 +281,7 @@ class Expected:
         expected_R = line.at(known_R) + offset.offset_R
         nothing_R = np.isnan(expected_R)  # a first step with one prompt has no other rollouts
         expected_R = np.where(nothing_R, rewards_R, expected_R)
-        alike, graded = (sums.alike / sums.n, sums.graded / sums.n) if sums.n > 0 else (1.0, 1.0)
+        alike, graded = sums.chance_alike(rollouts.group), sums.graded / sums.n if sums.n else 1.0
         m_R = np.clip(known_R, 1e-6, 1 - 1e-6)
         alpha_R, beta_R = mass_R * m_R, mass_R * (1 - m_R)
         belief_R = unchecked(Beta, alpha_P=alpha_R, beta_P=beta_R, spread_P=np.ones(rows))
@@ -294,6 +296,7 @@ class Expected:
             line=line,
             offset_R=offset.offset_R,
             residual_R=residual_R,
+            rest_R=rest_R,
             calibration=own,
             sums=step,
         )
@@ -316,6 +319,31 @@ class Expected:
         rows_R = of_others(weight_R > 0)
         above_R /= np.maximum(n_R, 1e-9)
         return np.asarray(own.changed_R * above_R * rows_R / (rows_R + _FEW))
+
+
+def _with_offset(
+    rollouts: Rollouts, line: Line, before_R3: FloatArray
+) -> tuple[Line, FloatArray, Offset]:
+    """The line without what is known of the prompts, the residuals around it, and the offsets.
+
+    If residuals vary more between prompts than within them, a line through all rewards would be off
+    by these differences. It is then fitted to what remains of rewards without the mean residuals of
+    their prompts.
+    """
+    success_R, rewards_R, group_R = rollouts.success_R, rollouts.rewards_R, rollouts.group_R
+    (n_R, sum_R, _), earlier = before_R3.T, rollouts.earlier
+    within, between = earlier.residual_variances
+    if between > within:
+        net_R = np.where(n_R >= 1, rewards_R - sum_R / np.maximum(n_R, 1.0), np.nan)
+        if np.count_nonzero(~np.isnan(net_R + success_R)) >= _ENOUGH:
+            line = reward_line(success_R, net_R, group_R, Sums(), rollouts.jump)
+    residual_R = rewards_R - line.at(success_R)
+    if earlier.residual_pairs >= _ENOUGH:  # an outlier counts as a large residual
+        most = max(_FAR * float(np.sqrt(within + between)), abs(rollouts.jump))
+        residual_R = np.clip(residual_R, -most, most)
+    about = group_R, rollouts.round_R, before_R3[:, :2], line.around_R, earlier
+    offset = Offset.of(residual_R, *about)
+    return line._replace(around_R=offset.around_R), residual_R, offset
 
 
 def sums_of(rollouts: Rollouts) -> Sums:

@@ -2,6 +2,7 @@
 length where some prompts need long answers."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -28,23 +29,34 @@ class PromptResiduals(Stateful, Part):
     saved = ("_prompts",)
 
     def __init__(self) -> None:
-        self._prompts = Table({"residuals": np.zeros(2)}, lowest={"residuals": -np.inf})
+        lowest = {"residuals": -np.inf, "last": -np.inf}
+        self._prompts = Table({"residuals": np.zeros(2), "last": np.nan}, lowest)
 
     def record(self, rollouts: Rollouts, step: Step) -> Rollouts:
         if rollouts.reward_range is not None:
             return rollouts
-        at_R, residuals_R2 = self._prompts.find(rollouts.ids_R), np.zeros((len(rollouts), 2))
-        residuals_R2[at_R >= 0] = self._prompts["residuals"][at_R[at_R >= 0]]
-        return replace(rollouts, residuals_R2=residuals_R2)
+        at_R, residuals_R3 = self._prompts.find(rollouts.ids_R), np.zeros((len(rollouts), 3))
+        residuals_R3[:, 2] = np.nan
+        at_K = at_R[rows := at_R >= 0]
+        residuals_R3[rows] = np.column_stack([self._prompts["residuals"], self._prompts["last"]])[
+            at_K
+        ]
+        return replace(rollouts, residuals_R3=residuals_R3)
 
     def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:
-        if rollouts is None or rollouts.residuals_R2 is None:
+        if rollouts is None or rollouts.residuals_R3 is None:
             return {}
-        residual_R = rollouts.by_beliefs.residual_R
+        own = rollouts.by_beliefs
+        residual_R = own.residual_R
         rows = np.flatnonzero(~(np.isnan(residual_R) | rollouts.hinted_R))
         ids_V, group_K = factorize([rollouts.ids_R[at] for at in rows.tolist()])
         n_V, sum_V = np.bincount(group_K), np.bincount(group_K, residual_R[rows])
         at_V, residuals_P2 = self._prompts.add(ids_V), self._prompts["residuals"]
         residuals_P2[at_V] *= (_KEPT**n_V)[:, None]
         residuals_P2[at_V] += np.column_stack([n_V, sum_V])
+        self._prompts["last"][at_V[group_K]] = own.rest_R[rows]
         return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state:  # without one, it begins anew
+            super().load_state_dict(state)
