@@ -72,7 +72,7 @@ def test_a_policy_with_features_keeps_its_needs_and_its_pacing():
     policy = replace(policy, needs=replace(policy.needs, min_group=4), plan=(8,))
     new = policy.with_features(features_of(PROMPTS, "source"))
     assert str(new) == str(ba.adaptive(features=new.estimator.features, seed=2))
-    assert new.needs == replace(policy.needs, scale="group")  # as measured with features
+    assert new.needs == replace(policy.needs, scale="group", part=128)  # as measured with features
     assert new.allocate(PROMPTS.pool, ba.Budget(rollouts=64, floor=0)).sum() == 8
 
 
