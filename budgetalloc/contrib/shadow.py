@@ -151,7 +151,7 @@ class Shadow(Part):
             return {}
         ids_R = [rollouts.ids_R[at] for at in rows.tolist()]
         generated = Budget(len(ids_R), floor=0, min_group=1)
-        session.begin_among(list(dict.fromkeys(ids_R)), generated, len(ids_R), 1)
+        session.begin_among(list(dict.fromkeys(ids_R)), generated, len(ids_R), rollouts.group)
         prompts_R = rollouts.prompt_lengths_R
         session.observe(
             ids_R,

@@ -302,6 +302,8 @@ def same_state(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return same_state(one, other)
     if isinstance(one, np.ndarray) and one.dtype.kind == "f":
         return np.array_equal(one, other, equal_nan=True)
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)

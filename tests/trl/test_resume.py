@@ -57,7 +57,7 @@ def test_a_run_with_every_part_resumes_to_the_bit(build):
 
     whole, again = part_of_run(6), part_of_run(6, resume=3)
     assert_resumed(whole, again)
-    assert set(whole[2]["parts"]) == {"UniformFallback", "Trackers", "Costs", "Domains", "Shadow"}
+    assert set(whole[2]["parts"]) == {"UniformFallback", "PromptResiduals", "Trackers", "Costs", "Domains", "Shadow"}
     assert "weights" in whole[2]
     assert repr(again[2]) == repr(whole[2])
 

@@ -107,6 +107,7 @@ def assert_right(worker, server, ledger, shadow, baseline, scale):
             rollouts_of(rewards_R, ids_R, belief_R=opened.belief_of(ids_R), earlier=earlier),
             baseline_R=opened.baseline_belief(ids_R, rewards_R, earlier),
             prior=ba.Beta(*shadow.estimator.prior_of(ids_R)),
+            group=worker.trainer.args.num_generations,
         )
         expected = batch_advantages(rollouts, baseline, scale, sized_as="group").values_R
         earlier = earlier.plus(sums_of(rollouts), kept=KEPT)
