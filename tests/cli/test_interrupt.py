@@ -74,11 +74,11 @@ def test_a_replay_that_is_stopped_keeps_the_policies_that_are_complete(folder, c
     words = [command, "log.csv", *policies, "--seeds", 2, "--workers", workers, "--json"]
     status, out, errors = interrupted(folder, *words, group=workers > 1)
     assert status == 130
-    complete = [(row["policy"], row["seeds"]) for row in json.loads(out)["policies"]]
-    # with two workers, one may still play the last of knapsack
-    assert complete in [[("uniform", 2), ("knapsack", 2)], [("uniform", 2)]][:workers]
-    assert f"budgetalloc {command}: stopped by Ctrl-C. The " in errors
-    assert "--seeds" in errors
+    complete = [(row["policy"], row["seeds"]) for row in json.loads(out)["policies"] or ()]
+    # with two workers, one may still play the last of knapsack, or have begun late and play uniform
+    assert complete in [[("uniform", 2), ("knapsack", 2)], *([[("uniform", 2)], []] if workers > 1 else [])]
+    assert f"budgetalloc {command}: stopped by Ctrl-C." in errors
+    assert "--seeds" in errors or not complete
 
 
 @pytest.mark.slow
