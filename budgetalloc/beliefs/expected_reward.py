@@ -23,7 +23,11 @@ _PAST = 16.0
 _DOUBT = 0.25  # weight of the slope that is expected before any success
 _RAREST = 0.05  # `bernoulli_variance` is constant below this mean, and above 1 minus it
 _OF_RESIDUALS = (
-    *("residual_within", "residual_between", "residual_pairs", "same_residual", "compared"),
+    "residual_within",
+    "residual_between",
+    "residual_pairs",
+    "same_residual",
+    "compared",
 )
 _SHRUNK = 4.0  # weight of the pool's variance in a prompt's variance, in rollouts
 

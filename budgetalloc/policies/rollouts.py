@@ -240,9 +240,11 @@ class Expected:
             line = Line(np.full(rows, low), np.full(rows, high - low), np.zeros(rows))
         else:
             line = reward_line(success_R, rewards_R, group_R, earlier, jump)
-        residual_R, rest_R = rewards_R - line.at(success_R), rewards_R - jump * success_R
-        offset = Offset(np.zeros(rows), line.around_R, {})
-        if (before_R3 := rollouts.residuals_R3) is not None:
+        rest_R = rewards_R - jump * success_R
+        if (before_R3 := rollouts.residuals_R3) is None:
+            residual_R = rewards_R - line.at(success_R)
+            offset = Offset(np.zeros(rows), line.around_R, {})
+        else:
             line, residual_R, offset = _with_offset(rollouts, line, before_R3)
             compared_R = ~np.isnan(rest_R - before_R3[:, 2])
             same_R = np.abs(rest_R - before_R3[:, 2]) < 1e-6

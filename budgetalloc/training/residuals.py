@@ -37,10 +37,9 @@ class PromptResiduals(Stateful, Part):
             return rollouts
         at_R, residuals_R3 = self._prompts.find(rollouts.ids_R), np.zeros((len(rollouts), 3))
         residuals_R3[:, 2] = np.nan
-        at_K = at_R[rows := at_R >= 0]
-        residuals_R3[rows] = np.column_stack([self._prompts["residuals"], self._prompts["last"]])[
-            at_K
-        ]
+        at_K = at_R[known_R := at_R >= 0]
+        residuals_R3[known_R, :2] = self._prompts["residuals"][at_K]
+        residuals_R3[known_R, 2] = self._prompts["last"][at_K]
         return replace(rollouts, residuals_R3=residuals_R3)
 
     def learn(self, rollouts: Rollouts | None, step: Step) -> dict[str, float]:

@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from budgetalloc.beliefs.ids import factorize
 from budgetalloc.beliefs.posterior import FloatArray
 from budgetalloc.beliefs.rewards import some_unequal
 from budgetalloc.beliefs.state import Stateful
-from budgetalloc.budget import IntArray
 from budgetalloc.policies import Step
 from budgetalloc.policies.adaptive import uniform_groups
 from budgetalloc.policies.rollouts import Rollouts
@@ -198,48 +196,23 @@ def agreement(rollouts: Rollouts) -> FloatArray:
 
     Each is unbiased, as later rounds, which follow from outcomes, are left out.
     """
-    counted_R = in_first_round(rollouts) & ~np.isnan(rollouts.learned_R)
+    round_G = rollouts.round_R[rollouts.first_G]
+    counted_R = (rollouts.round_R == round_G[rollouts.group_R]) & ~np.isnan(rollouts.learned_R)
     s_R = np.where(counted_R, rollouts.learned_R, 0.0)
-    n_G, sum_G = np.bincount(rollouts.group_R, counted_R), np.bincount(rollouts.group_R, s_R)
+    n_G, sum_G, square_G = [np.bincount(rollouts.group_R, x_R) for x_R in (counted_R, s_R, s_R**2)]
     belief_G, prior_G = [x.take(rollouts.first_G) for x in (rollouts.belief_R, rollouts.prior)]
     earlier_G = belief_G.mass - prior_G.mass
     returning_G, sums = (n_G >= 1) & (earlier_G > 1e-6), np.zeros(6)
-    sums[:2] = between_prompts(s_R, counted_R & returning_G[rollouts.group_R], rollouts.group_R)
+    several = np.flatnonzero(returning_G & (n_G >= 2))
+    if (prompts := len(several)) >= 2:
+        n_K, sum_K = n_G[several], sum_G[several]
+        alike = np.mean((sum_K**2 - square_G[several]) / (n_K * (n_K - 1)))
+        rate_K = sum_K / n_K
+        apart = (rate_K.sum() ** 2 - np.sum(rate_K**2)) / (prompts * (prompts - 1))
+        sums[:2] = prompts - 1, (prompts - 1) * (alike - apart)
     rows = np.flatnonzero(returning_G)
     if (prompts := len(rows)) >= 2:
         covariance_22 = np.cov(belief_G.mean[rows], sum_G[rows] / n_G[rows])
         means = 1.0, covariance_22[0, 1], covariance_22[0, 0], earlier_G[rows].mean()
         sums[2:] = (prompts - 1) * np.array(means)
     return sums
-
-
-def in_first_round(rollouts: Rollouts) -> NDArray[np.bool_]:
-    """Whether a rollout is of the first round of its prompt, which does not follow from outcomes,
-    shape (R,)."""
-    first_R: NDArray[np.bool_] = (
-        rollouts.round_R == rollouts.round_R[rollouts.first_G][rollouts.group_R]
-    )
-    return first_R
-
-
-def between_prompts(
-    x_R: FloatArray, counted_R: NDArray[np.bool_], group_R: IntArray
-) -> tuple[float, float]:
-    """Of the prompts with two counted rollouts or more: their number minus 1, and that times the
-    variance of their expected x. It is the mean product of two rollouts of a prompt, minus that of
-    two prompts, without bias; 0 for fewer than two such prompts.
-
-    >>> counted_R, group_R = np.ones(5, dtype=bool), np.array([0, 0, 1, 1, 2])
-    >>> between_prompts(np.array([1.0, 1.0, 0.0, 0.0, 9.0]), counted_R, group_R)  # 1/2 - 0
-    (1.0, 0.5)
-    """
-    known_R = np.where(counted_R, x_R, 0.0)
-    n_G, sum_G, square_G = [np.bincount(group_R, y_R) for y_R in (counted_R, known_R, known_R**2)]
-    several = n_G >= 2
-    if (prompts := int(several.sum())) < 2:
-        return 0.0, 0.0
-    n_K, sum_K = n_G[several], sum_G[several]
-    alike = np.mean((sum_K**2 - square_G[several]) / (n_K * (n_K - 1)))
-    rate_K = sum_K / n_K
-    apart = (rate_K.sum() ** 2 - np.sum(rate_K**2)) / (prompts * (prompts - 1))
-    return prompts - 1.0, float((prompts - 1) * (alike - apart))
