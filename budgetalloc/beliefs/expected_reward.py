@@ -182,8 +182,8 @@ class Offset(NamedTuple):
             residual_R: The residuals, NaN for none.
             group_R, round_R: As in `rollouts.Rollouts`.
             before_R2: Number and sum of the prompt's residuals in earlier steps.
-            around_R: The variance of all residuals. It stays that around the offset if it is more
-                within prompts than between them.
+            around_R: The variance of all residuals. The result has it too, unless residuals vary
+                more between prompts than within them.
             earlier: Sums of earlier steps.
 
         >>> residual_R, before_R2 = np.array([0.5, 0.3, -0.4, -0.4]), np.tile([0.0, 0.0], (4, 1))
