@@ -1,7 +1,7 @@
 """Reading logs: `Ledger.read` next to DuckDB and polars, which group the same rollouts by step and prompt.
 
     pip install duckdb polars
-    python benchmarks/reading.py [--rollouts 100000 1000000] [--repeats 3]
+    python benchmarks/reading.py [--rollouts 100000 1000000] [--repeats 3] [--logs trl parquet csv ledger]
 
 Logs are made up: groups of 8 in steps of 512, prompts of 300 to 2,000 characters, completions of 200 to 1,200. Each
 read is a process of its own with one thread, and readers take turns. A row has medians of processor time without
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ def texts(rng: np.random.Generator, count: int, low: int, high: int) -> list[str
     return [f"{at} " + words[a : a + n] for at, (a, n) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True))]
 
 
-def write(folder: Path, rollouts: int) -> None:
-    """One log of each kind with the same rollouts."""
+def write(folder: Path, rollouts: int, kinds: Collection[str] = tuple(KINDS)) -> None:
+    """One log of each of these kinds, with the same rollouts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -58,11 +58,14 @@ def write(folder: Path, rollouts: int) -> None:
             group = reward.reshape(-1, GROUP)
             advantage = ((group - group.mean(1, keepdims=True)) / (group.std(1, keepdims=True) + 1e-4)).ravel()
             columns = {"step": [step] * STEP, "prompt": prompt, "completion": completion}
-            tables.append(pa.table(columns | {"reward": reward, "length": length}))
-            logged = pa.table(columns | {"accuracy_reward": reward, "advantage": advantage})
-            pq.write_table(logged, folder / "completions" / f"completions_{step:05d}.parquet")
-            rows.writerows(zip(*columns.values(), reward.tolist(), length.tolist(), strict=True))
-            for k, r, n in zip(at, reward.tolist(), length.tolist(), strict=True):
+            if "parquet" in kinds:
+                tables.append(pa.table(columns | {"reward": reward, "length": length}))
+            if "trl" in kinds:
+                logged = pa.table(columns | {"accuracy_reward": reward, "advantage": advantage})
+                pq.write_table(logged, folder / "completions" / f"completions_{step:05d}.parquet")
+            if "csv" in kinds:
+                rows.writerows(zip(*columns.values(), reward.tolist(), length.tolist(), strict=True))
+            for k, r, n in zip(at, reward.tolist(), length.tolist(), strict=True) if "ledger" in kinds else ():
                 row = {"step": step, "id": f"prompt-{k}", "reward": r, "length": n, "predicted": 0.5, "count": GROUP}
                 ledger.write(json.dumps(row) + "\n")
             if len(tables) == 100:
@@ -83,7 +86,7 @@ def rows_at_once(folder: Path, tables: list[Any], last: bool = False) -> None:
         _writers[folder] = writer
         writer.write_table(pa.concat_tables(tables).combine_chunks())
         tables.clear()
-    if last:
+    if last and folder in _writers:
         _writers.pop(folder).close()
 
 
@@ -132,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rollouts", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--logs", choices=KINDS, nargs="+", default=list(KINDS))
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -144,8 +148,8 @@ def main() -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
     for rollouts in options.rollouts:
         with tempfile.TemporaryDirectory() as folder:
-            write(Path(folder), rollouts)
-            for kind in KINDS:
+            write(Path(folder), rollouts, options.logs)
+            for kind in options.logs:
                 found: dict[str, list[list[float]]] = {name: [] for name in names}
                 for _ in range(options.repeats):
                     for name in names:
