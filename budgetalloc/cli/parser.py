@@ -129,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
         "real GRPO on a tiny language model: uniform against adaptive",
         "Trains a tiny language model with TRL's GRPOTrainer, with several seeds and the same "
         "number of rollouts: with uniform groups, with adaptive() and with adaptive(rounds=3), or "
-        "with the policy of a file. Prints a table, and plots the mean curves. Takes about three "
+        "with the policy of a file. Prints a table, and plots the mean curves. Takes about four "
         "minutes on two cores.",
         "",
         "--config configs/knapsack.yaml --seeds 2",

@@ -36,9 +36,9 @@ CHANGED = (
     "weights, of bonuses or of strictness; otherwise look at the rewards."
 )
 FEW = (
-    "The pool has %d prompts for %d rollouts a step: there is little to choose, and in pools as "
-    "small single rollouts ended below plain GRPO. Groups are uniform, with the group's mean "
-    "as baseline. fallback=False lets %s decide."
+    "The pool has %d prompts for %d rollouts a step: there is little to choose, and in one of two "
+    "pools as small single rollouts ended below plain GRPO. Groups are uniform, with the group's "
+    "mean as baseline. fallback=False lets %s decide."
 )
 CONSTANT = (
     "In each of the last %d steps all rewards were equal (%g in the last), so nothing was learned. "
