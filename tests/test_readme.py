@@ -118,10 +118,10 @@ def section(heading):
 )
 def test_the_first_rows_of_the_readme_are_counted_in_the_evidence(heading, row):
     text = section(heading)
-    (share,) = re.findall(r"final success\*\*: (\S+) ", text)
+    ((share, low, high),) = re.findall(r"final success\*\*: (\S+) \((\S+) to (\S+)\)", text)
     higher, lower = re.search(r"the run\*\*: higher on (\d+) .*?Lower on (\d+|none)", text).groups()
     said = next(line for line in README.splitlines() if line.startswith(f"| {row}")).lower()
-    assert f"{fewer(share)} % fewer rollouts" in said
+    assert f"{fewer(share)} % fewer rollouts ({fewer(high)} to {fewer(low)} %)" in said
     assert re.search(rf"higher on {higher}, lower on {lower}\b", said)
     for page in (README, EVIDENCE, read("docs/index.md")):
         assert f"with {fewer(share)} % fewer" in " ".join(page.partition("\n## ")[0].split())
@@ -139,8 +139,8 @@ def test_the_rows_of_larger_models_are_those_of_the_evidence():
         assert share.endswith("never)")  # not yet certain
         shares.add(fewer(share.split()[0]))
         falls.add(found["coverage at the end (pass@8)"].split()[0][1:])
-    assert f"{min(shares)} to {max(shares)} % fewer rollouts, not yet certain." in README
-    assert f"Coverage (pass@8) fell by {min(falls)} to {max(falls)} |" in README
+    assert f"{min(shares)} to {max(shares)} % fewer rollouts, not yet certain" in README
+    assert f"Coverage (pass@8) was lower by {min(falls)} to {max(falls)} |" in README
 
 
 def test_figures_in_sentences_are_those_of_the_tables():
