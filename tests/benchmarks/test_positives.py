@@ -1,0 +1,42 @@
+"""Smaller positive advantages change the run, and a factor of 1 changes nothing."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+import positives  # of benchmarks/learning
+import torch
+from train import train
+
+import budgetalloc as ba
+from budgetalloc.cli.testbed.skills import held_out, pool
+from budgetalloc.trl import AdaptiveGRPOCallback
+
+
+def run(add: Any = None) -> tuple[float, ...]:
+    def attach(trainer: Any) -> None:
+        if add is not None:
+            add(trainer, seed=1)
+        trainer.add_callback(AdaptiveGRPOCallback(trainer, ba.adaptive(seed=1), fallback=False))
+
+    small: dict[str, Any] = {"steps": 3, "prompts": 8, "generations": 4, "held_out_rows": held_out(1)}
+    return train(attach, seed=1, rows=pool(4), progress=False, **small).losses
+
+
+def test_the_factor() -> None:
+    plain = run()
+    assert run(partial(positives.add, factor=1.0)) == plain
+    assert run(partial(positives.add, factor=0.5)) != plain
+
+
+def test_only_positive_advantages_are_multiplied() -> None:
+    class Base:
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            return inputs["advantages"]
+
+    trainer = Base()
+    positives.ARMS["adaptive positives x0.3"](trainer, 0)
+    loss = trainer._compute_loss(None, {"advantages": torch.tensor([2.0, 0.0, -1.0])})
+    assert loss.tolist() == pytest.approx([0.6, 0.0, -1.0])
