@@ -1,4 +1,4 @@
-"""Runs the default policy with something added to TRL's trainer; used by `temperature.py` and `rehearsal.py`.
+"""Runs a policy with something added to TRL's trainer; used by `temperature.py`, `rehearsal.py` and `altered.py`.
 
 The runs are those of `run.py` in all else: same mixes, settings, evaluations and lines of results.
 """
@@ -21,7 +21,7 @@ RATE, STEPS = 3e-4, 150
 
 
 def run_with(add: Add, arm: str, mix: str, rate: float, seed: int, steps: int = STEPS) -> dict[str, Any]:
-    """A run of `ba.adaptive()` with this added, as a line of results under the arm's name."""
+    """A run of the policy that the arm's name begins with, with this added, as a line of results."""
     plain = train.train
 
     def train_with(attach: Callable[[Any], object], **settings: Any) -> train.Run:
@@ -32,7 +32,7 @@ def run_with(add: Add, arm: str, mix: str, rate: float, seed: int, steps: int = 
         return plain(attach_both, **settings)
 
     with patch.object(train, "train", train_with):
-        return run.run(("adaptive", mix, rate, seed, steps)) | {"policy": arm}
+        return run.run((arm.split()[0], mix, rate, seed, steps)) | {"policy": arm}
 
 
 def main(about: str | None, arms: Mapping[str, Add], argv: Sequence[str] | None = None) -> None:
