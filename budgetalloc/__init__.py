@@ -40,7 +40,7 @@ from budgetalloc.training.parts import Part
 from budgetalloc.training.session import Session
 from budgetalloc.values import mixed_group, pass_at_n, success_gain, variance
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 if _typing.TYPE_CHECKING:
     from budgetalloc import cli, methods, offline, report, testing, trl, verl
