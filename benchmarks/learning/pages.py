@@ -40,7 +40,7 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     yield BENCHMARK, "## Does the default help or hurt?", "\n".join([table(long, SHARES), "", *left_out])
     others = [*read(folder / "graded.jsonl"), *read(folder / "scheduled.jsonl")]
     yield BENCHMARK, "## Other rewards", table(verdict(others, "sampled"), GAINS)
-    yield BENCHMARK, "## Published methods", table(rivals(rows, "sampled"), RIVALS)
+    yield BENCHMARK, "## Published methods", table(rivals(own, "adaptive"), RIVALS)
     sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
     yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "sampled"), SIZES)
     rounds = read(folder / "rounds.jsonl")
