@@ -167,6 +167,23 @@ SHAPES: dict[str, Mix] = {
         about="100 prompts of the five skills that pass between one time in five and one in two",
         language=operations,
     ),
+    "some": Mix(
+        rows=lambda seed: operations.pool(6, seed),
+        held_out=lambda: operations.held_out(20),
+        about="many_wrong with 144 prompts: just more than half as many as a step has rollouts",
+        language=operations,
+    ),
+    "some_u": Mix(
+        rows=lambda seed: pool(6, seed),
+        held_out=lambda: held_out(20),
+        about="u_shape with 156 prompts",
+    ),
+    "some_alike": Mix(
+        rows=lambda seed: _of(operations.pool(29, seed), _ALIKE),
+        held_out=lambda: _of(operations.held_out(40), _ALIKE),
+        about="145 prompts of the five skills of few_alike",
+        language=operations,
+    ),
     "hundreds": Mix(
         rows=lambda seed: operations.pool(11, seed),
         held_out=lambda: operations.held_out(20),
