@@ -41,8 +41,8 @@ def printed(rows: list[Row], folder: Path = HERE) -> Iterator[tuple[str, str, st
     others = [*read(folder / "graded.jsonl"), *read(folder / "scheduled.jsonl")]
     yield BENCHMARK, "## Other rewards", table(verdict(others, "sampled"), GAINS)
     yield BENCHMARK, "## Published methods", table(rivals(own, "adaptive"), RIVALS)
-    sizes = [*(row for row in rows if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
-    yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "sampled"), SIZES)
+    sizes = [*(row for row in own if row["mix"] == "u_shape"), *read(folder / "sizes.jsonl")]
+    yield "benchmarks/scale/README.md", "## One language at four sizes", table(verdict(sizes, "adaptive"), SIZES)
     rounds = read(folder / "rounds.jsonl")
     counted = [line for line in verdict([*rows, *rounds], "adaptive_3").splitlines() if line.startswith("- **")]
     given = rows, rounds, "adaptive_3"
