@@ -10,26 +10,24 @@ stopped run keeps as much coverage as averaged weights.
 import argparse
 import itertools
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-import run  # in this folder
-import train
+from added import RATE, STEPS, run_with  # in this folder
 from mixes import MIXES
+from run import RIVALS
+from train import Recorder
 from transformers import AutoModelForCausalLM
 
-from budgetalloc.cli.testbed import skills
 from budgetalloc.cli.testbed.heldout import Success
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
-RATE, STEPS = 3e-4, 150
 
 
-def interpolate(result: train.Run, weights: str) -> dict[float, Success]:
-    """What the held-out prompts show by the share of the way from these weights to the trained ones."""
-    model = result.trainer.model
-    recorder = next(x for x in result.trainer.callback_handler.callbacks if isinstance(x, train.Recorder))
-    start = AutoModelForCausalLM.from_pretrained(weights).state_dict()
+def interpolate(trainer: Any) -> dict[float, Success]:
+    """What the held-out prompts show, by the share of the way from the weights before training to the trained ones."""
+    model = trainer.model
+    recorder = next(x for x in trainer.callback_handler.callbacks if isinstance(x, Recorder))
+    start = AutoModelForCausalLM.from_pretrained(model.name_or_path).state_dict()
     end = {name: value.clone() for name, value in model.state_dict().items()}
     found = {}
     for share in SHARES:
@@ -53,25 +51,17 @@ def coverage_at(expected: float, successes: list[float], coverages: list[float])
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", action="append", choices=run.RIVALS, help="default: uniform4 and adaptive")
+    parser.add_argument("--policy", action="append", choices=RIVALS, help="default: uniform4 and adaptive")
     parser.add_argument("--mix", action="append", choices=MIXES, help="default: u_shape and hard_once")
     parser.add_argument("--seed", type=int, action="append", help="default: 100 and 101")
     parser.add_argument("--steps", type=int, default=STEPS)
     args = parser.parse_args()
-    plain = train.train
-    kept: list[tuple[train.Run, str]] = []
-
-    def keep(*given: Any, **settings: Any) -> train.Run:
-        result = plain(*given, **settings)
-        kept.append((result, str(settings.get("weights") or settings.get("language", skills).WEIGHTS)))
-        return result
-
+    trainers: list[Any] = []
     print(f"{'policy':>10} {'mix':>10} {'seed':>5} {'share':>6} {'success':>8} {'pass@64':>8} {'run':>7} {'more':>7}")
     jobs = itertools.product(args.policy or ("uniform4", "adaptive"), args.mix or ("u_shape", "hard_once"))
     for (policy, mix), seed in itertools.product(jobs, args.seed or (100, 101)):
-        with patch.object(train, "train", keep):
-            line = run.run((policy, mix, RATE, seed, args.steps))
-        for share, found in interpolate(*kept.pop()).items():
+        line = run_with(lambda trainer, _: trainers.append(trainer), policy, mix, RATE, seed, args.steps)
+        for share, found in interpolate(trainers.pop()).items():
             usual = coverage_at(found.expected, line["expected"], line["pass64"])
             each = f"{found.expected:8.3f} {found.pass_at(64):8.3f} {usual:7.3f} {found.pass_at(64) - usual:+7.3f}"
             print(f"{policy:>10} {mix:>10} {seed:5} {share:6.2f} {each}", flush=True)

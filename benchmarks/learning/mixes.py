@@ -149,41 +149,34 @@ MIXES: dict[str, Mix] = {
 }
 
 _ALIKE = "".join(skill.letter for skill in operations.SKILLS if 0.18 <= skill.shown <= 0.54)
+
+
+def _small(name: str, size: int, alike: int, often: str = "") -> dict[str, Mix]:
+    """Three pools with so many prompts of each skill: of many_wrong, of u_shape, and of skills with near rates."""
+    return {
+        name: Mix(
+            rows=lambda seed: operations.pool(size, seed),
+            held_out=lambda: operations.held_out(20),
+            about=f"many_wrong with {24 * size} prompts{often}",
+            language=operations,
+        ),
+        f"{name}_u": Mix(
+            rows=lambda seed: pool(size, seed),
+            held_out=lambda: held_out(20),
+            about=f"u_shape with {26 * size} prompts{often}",
+        ),
+        f"{name}_alike": Mix(
+            rows=lambda seed: _of(operations.pool(alike, seed), _ALIKE),
+            held_out=lambda: _of(operations.held_out(40), _ALIKE),
+            about=f"{5 * alike} prompts of the five skills that pass between one time in five and one in two",
+            language=operations,
+        ),
+    }
+
+
 SHAPES: dict[str, Mix] = {
-    "few": Mix(
-        rows=lambda seed: operations.pool(4, seed),
-        held_out=lambda: operations.held_out(20),
-        about="many_wrong with 96 prompts, each met several times a step",
-        language=operations,
-    ),
-    "few_u": Mix(
-        rows=lambda seed: pool(4, seed),
-        held_out=lambda: held_out(20),
-        about="u_shape with 104 prompts, each met several times a step",
-    ),
-    "few_alike": Mix(
-        rows=lambda seed: _of(operations.pool(20, seed), _ALIKE),
-        held_out=lambda: _of(operations.held_out(40), _ALIKE),
-        about="100 prompts of the five skills that pass between one time in five and one in two",
-        language=operations,
-    ),
-    "some": Mix(
-        rows=lambda seed: operations.pool(6, seed),
-        held_out=lambda: operations.held_out(20),
-        about="many_wrong with 144 prompts: just more than half as many as a step has rollouts",
-        language=operations,
-    ),
-    "some_u": Mix(
-        rows=lambda seed: pool(6, seed),
-        held_out=lambda: held_out(20),
-        about="u_shape with 156 prompts",
-    ),
-    "some_alike": Mix(
-        rows=lambda seed: _of(operations.pool(29, seed), _ALIKE),
-        held_out=lambda: _of(operations.held_out(40), _ALIKE),
-        about="145 prompts of the five skills of few_alike",
-        language=operations,
-    ),
+    **_small("few", 4, 20, ", each met several times a step"),
+    **_small("some", 6, 29, ": just more than half as many as a step has rollouts"),
     "hundreds": Mix(
         rows=lambda seed: operations.pool(11, seed),
         held_out=lambda: operations.held_out(20),
